@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from datafusion import SessionContext
 
 # What nodes of a plan are called, and how they show what they do. Nothing else of this file knows names of nodes.
-_COMPUTES = re.compile(r"SharedExec: computes (?P<name>.+?), columns=\[(?P<columns>.*?)\]")
-_READS = re.compile(r"SharedExec: reads (?P<name>.+?), columns=")
+_COMPUTES = re.compile(r"SharedScanExec: computes (?P<name>.+?), columns=\[(?P<columns>.*?)\]")
+_READS = re.compile(r"SharedScanExec: reads (?P<name>.+?), columns=")
 _IS_READ = " is read"
 _CONTRACTION = re.compile(r"ContractionExec: by=\[(?P<by>.*?)\], on=\[(?P<on>.*?)\], sum=\[(?P<sum>.*?)\](?:, |$)")
 _CHOSEN = "chosen by"
 _KERNELS = ("dense", "sparse", "handed_over")
 _AGGREGATE = re.compile(r"AggregateExec: mode=(?!Partial\b)\w+, gby=\[(?P<by>.*?)\], aggr=\[(?P<sum>.*)\]")
-_TAPE = re.compile(r"TapeExec: (?P<query>[^,]+)")
+_TAPE = re.compile(r"RecursiveTapeExec: (?P<query>[^,]+)")
 _ADJOINT = re.compile(r"AdjointExec: (?P<query>[^,]+)")
 _SOURCE = "DataSourceExec"
-_PROJECTION = re.compile(r"^(?:ProjectionExec|AskedExec): expr=\[(?P<columns>.*)\]")
+_PROJECTION = re.compile(r"^(?:ProjectionExec|CachedProjectionExec): expr=\[(?P<columns>.*)\]")
 # What runs as one operation for each other node, by how its name begins.
 _WORK: Mapping[str, tuple[str, ...]] = {
     "row sums": ("NumberedSumsExec",),

@@ -100,7 +100,7 @@ def test_queries_around(around: str) -> None:
 @pytest.mark.parametrize(("branches", "is_once"), [(APART["two tables"], True), (TOGETHER["one table twice"], False)])
 def test_how_often_the_loss_is_computed(branches: list[str], is_once: bool) -> None:
     plan = plans(session(TABLES), with_loss(" UNION ALL ".join(branches)))["physical_plan"]
-    assert (plan.count("SharedExec: computes ∂groups") == 1) == is_once
+    assert (plan.count("SharedScanExec: computes ∂groups") == 1) == is_once
     assert "UnionExec" in plan
 
 

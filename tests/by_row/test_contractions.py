@@ -427,7 +427,7 @@ def test_what_readers_call_alike_is_asked_of_what_they_read() -> None:
     shown = plan(session(5, partitions=1), gradient(NETWORK, "k, o", "w"), "true")
     lines = [line for line in shown.splitlines() if "tanh(" in line]
     assert len(lines) > 1, shown
-    assert all("AskedExec" in line for line in lines), shown
+    assert all("CachedProjectionExec" in line for line in lines), shown
 
 
 def test_what_stands_above_them_counts_on_constants() -> None:

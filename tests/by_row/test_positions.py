@@ -57,7 +57,7 @@ def test_statements(session: SessionContext) -> None:
     for statement in ["SELECT * FROM kept", "SELECT * FROM seen", "SELECT * FROM filled", "EXECUTE ready"]:
         np.testing.assert_allclose(_rows(session, statement), GRADIENT, rtol=1e-12)
     plan = "\n".join(row["plan"] for row in query(session, f"EXPLAIN {call}").to_pylist())
-    assert "SharedExec" in plan
+    assert "SharedScanExec" in plan
     assert "grad(" not in plan.split("physical_plan")[-1].replace("as grad(", "")
 
 

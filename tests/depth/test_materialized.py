@@ -55,7 +55,7 @@ def test_what_is_materialized_is_drawn_once(ctx: SessionContext, sql: str, *, is
 
 def test_statements_with_a_query_in_them(ctx: SessionContext) -> None:
     (plan,) = (row[1] for row in rows(ctx, f"EXPLAIN {draws(ONCE)}") if row[0] == "physical_plan")
-    assert str(plan).count("SharedExec: ") == 2, plan
+    assert str(plan).count("SharedScanExec: ") == 2, plan
     for made in ("TABLE made", "VIEW made"):
         ctx.sql(f"CREATE {made} AS {draws(ONCE)}").collect()
         assert rows(ctx, "SELECT * FROM made") == [(True,)]

@@ -97,7 +97,7 @@ READERS = {
         (".find(|entry| entry.accepts_arity(arity))", ".inspect(|entry| entry.line.looked_up())"),
     ],
     "autodiff/src/table/record_batch.rs": [("family.lines.iter()", ".filter(|line| line.holds())")],
-    "relations/src/rows/formulas.rs": [
+    "relations/src/aggregate_rules/formulas.rs": [
         ("struct Line {", FIELDS),
         ("Line { signature, tangent, ", "with: 0, without: &[], "),
         ("let read = LINES.iter()", ".filter(|line| line.holds())"),

@@ -101,7 +101,7 @@ def test_the_option() -> None:
     other = with_rows(xql_ffi.register(SessionContext()))
 
     def is_shared(of: SessionContext) -> bool:
-        return "SharedExec" in str(of.sql(f"EXPLAIN {STATEMENT}").to_pydict())
+        return "SharedScanExec" in str(of.sql(f"EXPLAIN {STATEMENT}").to_pydict())
 
     assert is_shared(ctx)
     ctx.sql("SET xql.share_relations = false")

@@ -66,7 +66,7 @@ def test_statements_around_a_query(ctx: SessionContext, tmp_path: Path) -> None:
     close([float(line.split(",")[1]) for line in target.read_text().split()[1:]], SLOPE)
     shown = ctx.sql(f"EXPLAIN {GRADIENT}").to_pydict()["plan"]
     assert "xql_statement" not in shown[0]
-    assert "SharedExec" in shown[1]
+    assert "SharedScanExec" in shown[1]
     (verbose, *_) = ctx.sql(f"EXPLAIN VERBOSE {GRADIENT}").to_pydict()["plan"]
     assert verbose
     assert "metrics" in ctx.sql(f"EXPLAIN ANALYZE {GRADIENT}").to_pydict()["plan"][0]

@@ -23,7 +23,7 @@ def physical(statement: str) -> str:
 
 def held(plan: str) -> list[str]:
     """What each join without keys holds: the first relation below it."""
-    return re.findall(r"CrossJoinExec(?:.|\n)*?((?:SharedExec|DataSourceExec).*)", plan)
+    return re.findall(r"CrossJoinExec(?:.|\n)*?((?:SharedScanExec|DataSourceExec).*)", plan)
 
 
 @pytest.mark.parametrize("sides", [("many", "few"), ("few", "many")])
@@ -34,5 +34,5 @@ def test_the_smaller_side_is_held(sides: tuple[str, str]) -> None:
 
 
 def test_rows_of_the_host_are_known_exactly() -> None:
-    [reader] = re.findall(r"SharedExec: reads ∂rows, columns=\[∂x, ∂row\].*", physical(GRADIENT.format("many", "few")))
+    [reader] = re.findall(r"SharedScanExec: reads ∂rows, columns=\[∂x, ∂row\].*", physical(GRADIENT.format("many", "few")))
     assert f"Rows=Exact({MANY})" in reader

@@ -25,7 +25,7 @@ impl Observer for Callable {
 
 /// Stops all callbacks. Python calls it when it shuts down, since a thread that entered it later would be killed.
 pub fn stop_observing(py: Python<'_>) {
-    py.detach(xql_relations::stop_telling);
+    py.detach(xql_relations::shutdown_observers);
 }
 
 /// Calls `callable` for every step of queries that are planned from now on; `None` removes it.

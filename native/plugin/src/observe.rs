@@ -61,7 +61,7 @@ pub unsafe extern "C" fn xql_ffi_observe(
 pub extern "C" fn xql_ffi_stop_observing() {
     // Nobody can be notified of a panic.
     let _ = guard("ending to observe queries", || {
-        xql_session::stop_telling();
+        xql_session::shutdown_observers();
         Ok(())
     });
 }

@@ -74,35 +74,35 @@
 //! # }
 //! ```
 
+mod aggregate_rules;
 mod calls;
 mod disjoint;
+mod eliminate_stop_gradient;
 mod fixed_points;
-mod forward;
+mod isolate_contractions;
+mod jvp;
+mod layering;
 mod observe;
 mod options;
 mod passes;
 mod physical;
-mod plain_sums;
 mod plan;
 mod register;
-mod reverse;
-mod rows;
 mod rule;
-mod shared;
-mod stack;
-mod stops;
+mod shared_relation;
 mod subplan;
 mod tangents;
 mod version;
+mod vjp;
 mod vocabulary;
 mod workarounds;
 
 pub use fixed_points::FixedPoints;
 pub use options::DerivativeOptions;
-pub use physical::{Observer, SharedExec, UniqueRowsExec, stop_telling};
+pub use physical::{Observer, SharedScanExec, UniqueRowsExec, shutdown_observers};
 pub use register::{add_rules, register, register_with, relation_planners};
 pub use rule::DifferentiateRelations;
-pub use shared::{SharedRelation, anew, each_rewritten, is_computed_here, unchecked};
+pub use shared_relation::{SharedRelation, determinism, each_rewritten, is_computed_here, unchecked};
 
 pub use subplan::{Materialization, has_calls, has_materialization, has_shared_subplans, written_out_size};
 pub use version::preserves_nulls;

@@ -6,21 +6,21 @@ use datafusion_expr::LogicalPlan;
 use xql_contraction::Contractions;
 use xql_guard::check_interrupted;
 
-use crate::calls::plan::Differentiation;
+use crate::calls::rewriter::Differentiation;
 use crate::disjoint::disjoint_joins_as_unions;
 use crate::fixed_points::FixedPoints;
-use crate::plain_sums::plain_sums_apart;
-use crate::shared::{each_rewritten, written_out};
-use crate::stack::{Size, stacked};
+use crate::isolate_contractions::plain_sums_apart;
+use crate::layering::{Size, stacked};
+use crate::shared_relation::{each_rewritten, inline_shared_relations};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
 #[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::grouping_sets::unequal_over_grouping_sets;
-use crate::workarounds::held_sides::one_row_sides_left;
+use crate::workarounds::join_build_side::one_row_sides_left;
 #[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::nullability::{Static, nullable_by_either_term};
-use crate::workarounds::partitions::partitions_without_orderings;
 #[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::pruning::keep_recursive_columns;
+use crate::workarounds::window_orderings::partitions_without_orderings;
 
 /// What the passes know of a statement and its session.
 #[derive(Debug)]
@@ -110,7 +110,9 @@ const PASSES: &[Pass] = &[
     Pass {
         name: "relations_written_out",
         over: Over::Statement,
-        run: |plan, setting| if setting.shares_relations { Ok(Transformed::no(plan)) } else { written_out(plan) },
+        run: |plan, setting| {
+            if setting.shares_relations { Ok(Transformed::no(plan)) } else { inline_shared_relations(plan) }
+        },
     },
     Pass {
         name: "partitions_without_orderings",
@@ -163,7 +165,7 @@ pub fn passed(plan: LogicalPlan, setting: &Setting) -> Result<Transformed<Logica
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::SharedRelation;
+    use crate::shared_relation::SharedRelation;
     #[cfg(not(feature = "datafusion-55"))]
     use crate::workarounds::pruning::keeps_recursive_columns;
     use datafusion::prelude::SessionContext;

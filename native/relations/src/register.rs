@@ -7,10 +7,10 @@ use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
 use xql_autodiff::{Rules, functions_with, recognize};
 
+use crate::eliminate_stop_gradient::EliminateStopGradient;
 use crate::observe::ObserveRecursion;
 use crate::options::DerivativeOptions;
 use crate::rule::DifferentiateRelations;
-use crate::stops::WithoutStops;
 use crate::subplan::CommonSubplans;
 use crate::vocabulary::identity::DerivedTables;
 use crate::vocabulary::operators::Recognize;
@@ -104,6 +104,6 @@ fn insert_rules(session: &SessionContext, recognize: Recognize) {
     }
     #[cfg(not(feature = "datafusion-55"))]
     session.add_optimizer_rule(Arc::new(NullableRecursiveColumns));
-    session.add_optimizer_rule(Arc::new(WithoutStops));
+    session.add_optimizer_rule(Arc::new(EliminateStopGradient));
     session.add_optimizer_rule(Arc::new(ObserveRecursion));
 }

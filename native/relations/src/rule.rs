@@ -13,9 +13,9 @@ use xql_autodiff::{Threshold, recognize};
 use xql_contraction::Contractions;
 use xql_guard::guard;
 
+use crate::layering::Size;
 use crate::options::{contractions, fixed_points, shares_ctes, shares_relations};
 use crate::passes::{Setting, passed, prepared};
-use crate::stack::Size;
 use crate::subplan::{Sharing, Subplans};
 use crate::vocabulary::names::OwnNames;
 use crate::vocabulary::operators::{Operators, Recognize};

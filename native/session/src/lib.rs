@@ -50,4 +50,4 @@ pub use registry::{
     decode_function, has_other_planner, is_registered, optimize, record_statement, set_option, shares_ctes, show_plan,
 };
 pub use statement_text::{HostStatement, StatementText};
-pub use xql_relations::{Observer, observe, stop_telling};
+pub use xql_relations::{Observer, observe, shutdown_observers};

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 
-use crate::reverse::joined;
+use crate::vjp::joined;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::nodes::any_node_behind;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::derivative::{DirectionalDerivative, Term};
-use super::inputs::Inputs;
 use super::resolve::Resolved;
+use super::tangent_cache::Inputs;
 
 /// A call whose variables are columns of the inputs, or of an outer query.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
-use crate::forward::SharedTangents;
-use crate::reverse::Sweeping;
-use crate::shared::SharedRelation;
+use crate::jvp::SharedTangents;
+use crate::shared_relation::SharedRelation;
+use crate::vjp::Sweeping;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Recognize;
 

@@ -1,7 +1,5 @@
 //! Replacing the calls of a plan by `jvp` over the columns that vary.
 
-mod above;
-mod beside;
 mod branches;
 mod by_row;
 mod call;
@@ -10,9 +8,11 @@ mod conditions;
 mod context;
 mod derivative;
 mod diagnose;
-mod inputs;
 mod nested;
-pub mod plan;
-mod replace;
+mod pull_up_subqueries;
 mod resolve;
+mod rewrite_call;
+pub mod rewriter;
 mod shadowed;
+mod split_aggregate_calls;
+mod tangent_cache;

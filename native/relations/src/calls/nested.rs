@@ -6,7 +6,7 @@ use datafusion_expr::LogicalPlan;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::shared::SharedRelation;
+use crate::shared_relation::SharedRelation;
 use crate::vocabulary::operators::{Recognize, is_call};
 
 /// Whether a plan takes derivatives of derivatives: a call in a call, or above one.

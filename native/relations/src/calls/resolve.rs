@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::is_float;
 
 use super::context::Context;
-use super::inputs::{Inputs, find};
+use super::tangent_cache::{Inputs, find};
 use crate::vocabulary::origin::in_work_table;
 
 /// A variable, as it is called in the inputs that have it.

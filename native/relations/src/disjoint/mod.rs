@@ -19,11 +19,11 @@ use datafusion_common::{DFSchema, JoinType, Result};
 use datafusion_expr::{Expr, LogicalPlan, Projection, Union};
 use std::sync::Arc;
 
-use crate::shared::SharedRelation;
+use crate::shared_relation::SharedRelation;
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::markers::nullable;
 use crate::vocabulary::names::{Names, columns, under_names_of};
 use crate::vocabulary::nodes::any_node;
+use crate::vocabulary::nullable_wrapper::nullable;
 use crate::vocabulary::operators::Operators;
 use fold::is_null;
 use parts::{Parts, reads_plan_around};

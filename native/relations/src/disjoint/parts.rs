@@ -8,8 +8,8 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::has_subquery;
 
 use super::fold::{Known, folded};
-use crate::reverse::joined;
-use crate::shared::SharedRelation;
+use crate::shared_relation::SharedRelation;
+use crate::vjp::joined;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns, named, restore, under_names_of};
 use crate::vocabulary::operators::Operators;

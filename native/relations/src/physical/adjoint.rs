@@ -15,16 +15,16 @@ use futures::{TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 
+use super::batch_scan::Id;
 use super::fixed_point::FixedPoint;
-use super::given::Id;
-use super::shared::SharedExec;
+use super::recursive_tape::RecursiveTapeExec;
+use super::shared_scan::SharedScanExec;
 use super::sweep::{Outside, Sweep};
-use super::tape::TapeExec;
 use crate::version::without_expressions;
 
 /// Carries the cotangents of the rows of all iterations of a recursive query back to what they were computed from.
 ///
-/// Its inputs are the rows of the iterations, as a shared relation that [`TapeExec`] computes; the cotangents that these rows have
+/// Its inputs are the rows of the iterations, as a shared relation that [`RecursiveTapeExec`] computes; the cotangents that these rows have
 /// from outside, with their numbers; and what an iteration contributes, for cotangents of its rows that are given under an id. That
 /// has first the number of what is contributed to, and then the number of the row of it: [`BEFORE`](super::sweep::BEFORE) are the rows of the iteration
 /// before. It gives the sums of the contributions to all others. [`FIRST`](super::sweep::FIRST) are the first rows of the recursive query.
@@ -134,7 +134,7 @@ async fn run(
     let [tape, outside] = inputs;
     let missing = || internal_datafusion_err!("an adjoint has no iterations");
     let computed = reader(&tape)?.ok_or_else(missing)?.computed(&sweep.context).await?;
-    let tape = computed.plan.as_ref().and_then(|plan| plan.downcast_ref::<TapeExec>()).ok_or_else(missing)?;
+    let tape = computed.plan.as_ref().and_then(|plan| plan.downcast_ref::<RecursiveTapeExec>()).ok_or_else(missing)?;
     let tape = tape.tape()?;
     let outside = Outside::of(collect_partitioned(outside, Arc::clone(&sweep.context)).await?.concat())?;
     let totals = match &fixed_point {
@@ -146,10 +146,10 @@ async fn run(
 }
 
 /// The reader of the rows of all iterations, below what an optimizer has put above it.
-fn reader(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<SharedExec>> {
+fn reader(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<SharedScanExec>> {
     let mut found = None;
     plan.apply(|node| {
-        found = node.downcast_ref::<SharedExec>().cloned();
+        found = node.downcast_ref::<SharedScanExec>().cloned();
         Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)

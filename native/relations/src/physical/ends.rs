@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::frame::Frame;
+use super::iteration_context::Frame;
 use super::iterations::State;
 
 /// The first iteration, and the last one with that before it.

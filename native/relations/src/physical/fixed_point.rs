@@ -21,10 +21,10 @@ use xql_autodiff::vocabulary::refusals::Refused;
 
 use super::ends::LastStep;
 use super::matching::{Compared, Unmatched, inverse, is_same, positions, whole};
-use super::past::Tape;
 use super::series::{Diverges, Series};
 use super::sums::Sums;
 use super::sweep::{FIRST, Outside, Sweep};
+use super::tape::Tape;
 
 /// That cotangents are carried back at the fixed point of a recursive query.
 #[derive(Debug, Clone)]

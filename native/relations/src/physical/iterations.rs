@@ -14,8 +14,8 @@ use std::sync::{Arc, Weak};
 use xql_contraction::memory_size;
 
 use super::batch::batch_of;
-use super::frame::Frame;
-use super::given::{Binding, Id};
+use super::batch_scan::{BindInputs, Id};
+use super::iteration_context::Frame;
 
 /// What it takes to compute an iteration from the rows before.
 #[derive(Debug)]

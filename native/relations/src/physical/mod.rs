@@ -1,52 +1,52 @@
 //! Physical nodes of our own. They import nothing of this crate, and other processes do not know them.
 //!
-//! - [`SharedExec`] reads a relation that is computed once. Projections above several readers share what they
+//! - [`SharedScanExec`] reads a relation that is computed once. Projections above several readers share what they
 //!   call functions for: [`asked()`].
 //! - [`UniqueRowsExec`] passes rows on, and fails if the number of a row comes twice.
-//! - [`TapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
-//!   iteration reads by [`GivenExec`] what it is given. Of the iterations all are kept or some (`past`, `checkpoints`). Those between are
-//!   computed again, from plans that give the same rows each time: [`InOrder`]. Of one that has come to a fixed point, the last
-//!   iteration is kept (`ends`) and gone back through again and again (`fixed_point`). Projections of iterations measure nothing: [`Unmeasured`].
+//! - [`RecursiveTapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
+//!   iteration reads by [`BatchScanExec`] what it is given. Of the iterations all are kept or some (`past`, `checkpoints`). Those between are
+//!   computed again, from plans that give the same rows each time: [`PreserveOrder`]. Of one that has come to a fixed point, the last
+//!   iteration is kept (`ends`) and gone back through again and again (`fixed_point`). Projections of iterations measure nothing: [`WithoutMetrics`].
 //! - [`ObservedExec`] reads the rows of a step of a recursive query, and tells an observer of them.
-//! - [`stop_telling`] ends that for good.
+//! - [`shutdown_observers`] ends that for good.
 
 mod adjoint;
-mod asked;
 mod batch;
+mod batch_scan;
 mod checkpoints;
-mod computed;
 mod ends;
 mod fixed_point;
-mod frame;
-mod given;
-mod in_order;
+mod iterated_projection;
+mod iteration_context;
 mod iterations;
 mod lock;
 mod matching;
+mod materialize;
 mod observed;
-mod past;
-mod projected;
+mod observer_guard;
+mod projection_cache;
+mod projection_registry;
+mod recursive_tape;
+mod row_filter;
+mod sequential_coalesce;
 mod series;
-mod shared;
+mod shared_scan;
 mod sums;
 mod sweep;
 mod tape;
-mod told;
 mod unique_rows;
-mod values;
-mod wanted;
 
 pub use adjoint::AdjointExec;
-pub use asked::asked;
-pub use computed::Kept;
+pub use batch_scan::{BatchScanExec, Id, is_given};
 pub use fixed_point::FixedPoint;
-pub use given::{GivenExec, Id, is_given};
-pub use in_order::InOrder;
+pub use iterated_projection::WithoutMetrics;
+pub use materialize::Kept;
 pub use observed::{Observed, ObservedExec, Observer};
-pub use past::Keeps;
-pub use projected::Unmeasured;
-pub use shared::{Shared, SharedExec};
+pub use observer_guard::shutdown_observers;
+pub use projection_cache::asked;
+pub use recursive_tape::{Query, RecursiveTapeExec};
+pub use sequential_coalesce::PreserveOrder;
+pub use shared_scan::{Shared, SharedScanExec};
 pub use sweep::{BEFORE, FIRST};
-pub use tape::{Query, TapeExec};
-pub use told::stop_telling;
+pub use tape::Keeps;
 pub use unique_rows::UniqueRowsExec;

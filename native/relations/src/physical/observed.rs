@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::batch::projected;
-use super::told::told;
+use super::observer_guard::told;
 use crate::version::without_expressions;
 
 /// Whoever wants to know what a recursive query computes while it runs.

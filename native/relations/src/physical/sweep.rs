@@ -13,10 +13,10 @@ use datafusion_physical_plan::metrics::Count;
 use std::sync::Arc;
 use xql_contraction::memory_size;
 
-use super::frame::Frame;
-use super::given::{Binding, Id};
-use super::past::Tape;
+use super::batch_scan::{BindInputs, Id};
+use super::iteration_context::Frame;
 use super::sums::Sums;
+use super::tape::Tape;
 
 /// What is contributed to the rows of the iteration before.
 pub const BEFORE: u64 = 0;

@@ -1,211 +1,236 @@
-//! Running a recursive query whose iterations are kept.
+//! The iterations of a recursive query that have been computed, and going back through them.
 
-use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::{DataFusionError, Result, internal_err};
-use datafusion_execution::memory_pool::MemoryConsumer;
-use datafusion_execution::{SendableRecordBatchStream, TaskContext};
-use datafusion_physical_expr::EquivalenceProperties;
-use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
-use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
-use futures::{TryStreamExt, stream};
-use std::any::Any;
-use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use arrow::array::{RecordBatch, UInt64Array};
+use datafusion_common::{Result, exec_datafusion_err, internal_datafusion_err};
+use datafusion_execution::TaskContext;
+use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::refusals::Refused;
+use xql_contraction::memory_size;
 
-use super::batch::batch_of;
-use super::frame::{Around, Frame};
-use super::given::Id;
+use super::checkpoints::{Checkpoints, between};
+use super::ends::Ends;
+use super::iteration_context::Frame;
 use super::iterations::{State, Steps};
-use super::observed::Observed;
-use super::past::{Keeps, Tape};
-use super::wanted::Wanted;
-use crate::version::without_expressions;
 
-/// Runs a recursive query, and keeps what each of its iterations computes, or the rows of some of them.
-///
-/// Its inputs give the first rows, and the rows after those that are given under an id. Both have one more column, which numbers the
-/// rows. It gives the rows of all iterations, in their order, with a column that numbers all of them. If it does not keep all iterations,
-/// it gives those that somebody reads.
+/// Which iterations of a recursive query are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// All of them.
+    All,
+    /// The rows of no more than a number of them.
+    Checkpoints(NonZeroUsize),
+    /// The rows of the first one, and the last one with all that it computes.
+    Ends,
+}
+
+/// The iterations of a recursive query, of which all are kept or some.
 #[derive(Debug)]
-pub struct TapeExec {
-    query: Query,
-    inputs: [Arc<dyn ExecutionPlan>; 2],
-    around: Option<Weak<Frame>>,
-    /// The iterations, once all have been computed.
-    tape: Arc<OnceLock<Tape>>,
-    metrics: ExecutionPlanMetricsSet,
-    properties: Arc<PlanProperties>,
+pub struct Tape {
+    name: String,
+    steps: Steps,
+    marks: Vec<Mark>,
+    kept: Kept,
+    /// What accounts for rows that nobody else holds.
+    reservation: MemoryReservation,
 }
 
-/// What a tape is of.
-#[derive(Debug, Clone)]
-pub struct Query {
-    /// The name of the recursive query.
-    pub name: String,
-    /// What the rows before are given under.
-    pub work: Id,
-    /// The columns of the query.
-    pub schema: SchemaRef,
-    /// Which iterations are kept.
-    pub keeps: Keeps,
-    /// The rows that somebody reads.
-    pub wanted: Arc<Wanted>,
-    /// Who is told of the iterations.
-    pub observed: Option<Observed>,
-}
-
-impl TapeExec {
-    /// The rows of an input, and then those that the other one gives for the rows before, until it gives none.
-    pub fn new(query: Query, inputs: [Arc<dyn ExecutionPlan>; 2]) -> Self {
-        let number = Arc::new(Field::new("∂row", DataType::UInt64, false));
-        let fields = query.schema.fields().iter().cloned().chain([number]);
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::new(Schema::new(fields.collect::<Vec<_>>()))),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
-        let (tape, metrics, properties) = (Arc::default(), ExecutionPlanMetricsSet::new(), Arc::new(properties));
-        Self { query, inputs, around: None, tape, metrics, properties }
-    }
-
-    /// What it is of.
-    pub fn query(&self) -> &Query {
-        &self.query
-    }
-
-    /// The iterations of the last execution, the first rows first.
-    pub fn tape(&self) -> Result<&Tape> {
-        match self.tape.get() {
-            Some(tape) => Ok(tape),
-            None => internal_err!("the iterations of {} are read before they are computed", self.query.name),
-        }
-    }
-
-    /// The same node, of which nothing has been executed.
-    fn anew(&self, inputs: [Arc<dyn ExecutionPlan>; 2], around: Option<Weak<Frame>>) -> Self {
-        let (properties, metrics) = (Arc::clone(&self.properties), self.metrics.clone());
-        Self { query: self.query.clone(), inputs, around, tape: Arc::default(), metrics, properties }
-    }
-}
-
-impl DisplayAs for TapeExec {
-    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "TapeExec: {}", self.query.name)?;
-        match self.query.keeps {
-            Keeps::All => Ok(()),
-            Keeps::Checkpoints(most) => write!(f, ", checkpoints={most}"),
-            Keeps::Ends => write!(f, ", fixed point"),
-        }
-    }
-}
-
-impl ExecutionPlan for TapeExec {
-    fn name(&self) -> &str {
-        "TapeExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.inputs.iter().collect()
-    }
-
-    without_expressions!();
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok(inputs) = children.try_into() else { return internal_err!("TapeExec has two inputs") };
-        Ok(Arc::new(self.anew(inputs, self.around.clone())))
-    }
-
-    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
-        let Around(frame) = state.downcast_ref::<Around>()?;
-        Some(Arc::new(self.anew(self.inputs.clone(), Some(frame.clone()))))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let [start, step] = self.inputs.clone();
-        let Query { name, work, schema, keeps, .. } = self.query.clone();
-        let steps = Steps { work, step, around: self.around.clone(), schema };
-        let reservation = MemoryConsumer::new(format!("iterations of {name}")).register(context.memory_pool());
-        let mut run = Run {
-            query: self.query.clone(),
-            schema: self.schema(),
-            tape: Tape::new(&name, steps, keeps, reservation),
-            read: vec![],
-            before: 0,
-        };
-        let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let iterations = MetricBuilder::new(&self.metrics).counter("iterations", partition);
-        let known = Arc::clone(&self.tape);
-        let rows = async move {
-            run.through(start, &context).await?;
-            iterations.add(run.tape.count());
-            metrics.record_output(run.read.iter().map(RecordBatch::num_rows).sum());
-            if known.set(run.tape).is_err() {
-                return internal_err!("a recursive query is executed twice");
-            }
-            Ok::<_, DataFusionError>(stream::iter(run.read.into_iter().map(Ok)))
-        };
-        let rows = stream::once(rows).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
-    }
-}
-
-/// The iterations so far.
-struct Run {
-    query: Query,
-    /// The columns of the query, and the number of the row.
-    schema: SchemaRef,
-    tape: Tape,
-    /// The rows that somebody reads.
-    read: Vec<RecordBatch>,
-    /// How many rows there have been.
+/// What is known of an iteration that is not kept.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    /// How many rows the iterations before have.
     before: u64,
+    /// By which its rows are known again, if they are computed again.
+    fingerprint: u64,
 }
 
-impl Run {
-    /// Runs iterations until one has no rows.
-    async fn through(&mut self, start: Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<()> {
-        let mut rows = self.tape.steps().rows(start, context).await?;
-        let mut frame = None;
-        while rows.count() > 0 {
-            if let Some(observed) = &self.query.observed {
-                observed.step(&self.query.name, self.tape.count(), &rows.batches)?;
+/// What is kept of iterations.
+#[derive(Debug)]
+enum Kept {
+    /// All of them, each with what it was computed in.
+    All(Vec<Iteration>),
+    /// The rows of some.
+    Some(Checkpoints<State>),
+    /// The first one and the last one.
+    Ends(Ends),
+}
+
+/// An iteration to which cotangents are carried back.
+#[derive(Debug, Clone)]
+pub struct Iteration {
+    /// What its rows are called where they are computed, in their order.
+    pub numbers: UInt64Array,
+    /// What it was computed in, unless its rows are the first.
+    pub frame: Option<Arc<Frame>>,
+}
+
+impl Tape {
+    /// No iterations, of which these are to be kept.
+    pub fn new(name: &str, steps: Steps, keeps: Keeps, reservation: MemoryReservation) -> Self {
+        let kept = match keeps {
+            Keeps::All => Kept::All(vec![]),
+            Keeps::Checkpoints(most) => Kept::Some(Checkpoints::new(most)),
+            Keeps::Ends => Kept::Ends(Ends::default()),
+        };
+        Self { name: name.to_owned(), steps, marks: vec![], kept, reservation }
+    }
+
+    /// What computes the iterations.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// How many iterations there are.
+    pub fn count(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// How many rows the iterations before one have.
+    pub fn before(&self, number: usize) -> u64 {
+        self.marks.get(number).map_or(0, |mark| mark.before)
+    }
+
+    /// The number of the iteration that a row is of, by the number of the row among those of all iterations.
+    pub fn iteration_of(&self, row: u64) -> usize {
+        self.marks.partition_point(|mark| mark.before <= row).saturating_sub(1)
+    }
+
+    /// Whether not all iterations are kept.
+    pub fn is_thinned(&self) -> bool {
+        !matches!(self.kept, Kept::All(_))
+    }
+
+    /// The first iteration and the last one, if these alone are kept.
+    pub fn ends(&self) -> Option<&Ends> {
+        match &self.kept {
+            Kept::Ends(ends) => Some(ends),
+            Kept::All(_) | Kept::Some(_) => None,
+        }
+    }
+
+    /// Adds the next iteration, after which so many rows have been computed.
+    pub fn add(&mut self, rows: &State, frame: Option<Arc<Frame>>, before: u64) -> Result<()> {
+        let number = self.count();
+        let fingerprint = if matches!(self.kept, Kept::Some(_)) { rows.fingerprint()? } else { 0 };
+        self.marks.push(Mark { before, fingerprint });
+        match &mut self.kept {
+            Kept::All(iterations) => iterations.push(Iteration { numbers: rows.numbers.clone(), frame }),
+            Kept::Some(checkpoints) => {
+                let held = size(checkpoints);
+                checkpoints.offer(number, || rows.clone());
+                let holds = size(checkpoints);
+                self.reservation.shrink(held.saturating_sub(holds));
+                self.reservation.try_grow(holds.saturating_sub(held))?;
             }
-            self.tape.add(&rows, frame, self.before)?;
-            self.keep(&rows)?;
-            let (next_frame, next) = self.tape.steps().after(&rows, context).await?;
-            (rows, frame) = (next, Some(next_frame));
+            Kept::Ends(ends) => {
+                let held = ends.size();
+                ends.push(rows.clone(), frame);
+                self.reservation.shrink(held.saturating_sub(ends.size()));
+                self.reservation.try_grow(ends.size().saturating_sub(held))?;
+            }
         }
         Ok(())
     }
 
-    /// Keeps the rows of an iteration that somebody reads.
-    fn keep(&mut self, rows: &State) -> Result<()> {
-        let first = self.read.len();
-        for batch in rows.batches.iter() {
-            let count = batch.num_rows();
-            let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(self.before..self.before + count as u64));
-            self.before += count as u64;
-            let columns = batch.columns().iter().cloned().chain([numbers]).collect();
-            let mut batch = batch_of(&self.schema, columns, count)?;
-            if self.tape.is_thinned() {
-                batch = self.query.wanted.of(batch)?;
-            }
-            if batch.num_rows() > 0 {
-                self.read.push(batch);
-            }
+    /// Accounts for rows that somebody reads. If all iterations are kept, these hold them, but for the last column.
+    pub fn hold(&self, batches: &[RecordBatch]) -> Result<()> {
+        let first = |batch: &RecordBatch| if self.is_thinned() { 0 } else { batch.num_columns() - 1 };
+        self.reservation.try_grow(batches.iter().map(|batch| memory_size(&batch.columns()[first(batch)..])).sum())
+    }
+
+    /// The iterations, to go back through them.
+    pub fn past(&self, context: &Arc<TaskContext>) -> TapeReader<'_> {
+        let consumer = MemoryConsumer::new(format!("iterations of {}", self.name));
+        let reservation = consumer.register(context.memory_pool());
+        let states = match &self.kept {
+            Kept::All(_) | Kept::Ends(_) => vec![],
+            Kept::Some(checkpoints) => checkpoints.states().to_vec(),
+        };
+        let own = states.len();
+        TapeReader { tape: self, states, own, computed: 0, reservation, context: Arc::clone(context) }
+    }
+
+    /// The iteration after number `before`, of these rows, as it was computed the first time.
+    async fn again(&self, before: usize, rows: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
+        let (frame, rows) = self.steps.after(rows, context).await?;
+        let known = self.marks.get(before + 1).map(|mark| mark.fingerprint);
+        if known == Some(rows.fingerprint()?) {
+            return Ok((frame, rows));
         }
-        self.tape.hold(&self.read[first..])
+        Err(Refused::UnsupportedRelation.mark(exec_datafusion_err!(
+            "iteration {} of the recursive query {} has other rows the second time, and a gradient by row cannot go back through it: \
+             what it reads or calls changes meanwhile. SET xql.checkpoints = 0, which keeps all iterations",
+            before + 1,
+            self.name
+        )))
+    }
+}
+
+fn size(checkpoints: &Checkpoints<State>) -> usize {
+    checkpoints.states().iter().map(|(_, rows)| rows.size).sum()
+}
+
+/// The iterations of a tape, asked for from the last to the first.
+#[derive(Debug)]
+pub struct TapeReader<'t> {
+    tape: &'t Tape,
+    /// The rows of iterations before the one that was asked for, in their order: those of the tape, and then those that have been computed
+    /// again.
+    states: Vec<(usize, State)>,
+    /// How many of them are those of the tape.
+    own: usize,
+    /// How many iterations have been computed again.
+    computed: usize,
+    reservation: MemoryReservation,
+    context: Arc<TaskContext>,
+}
+
+impl TapeReader<'_> {
+    /// How many iterations have been computed again.
+    pub fn computed(&self) -> usize {
+        self.computed
+    }
+
+    /// The iteration of this number. Those that are asked for later come before it.
+    pub async fn iteration(&mut self, number: usize) -> Result<Iteration> {
+        let lost = || internal_datafusion_err!("iteration {number} of {} is not kept", self.tape.name);
+        if let Kept::All(iterations) = &self.tape.kept {
+            return iterations.get(number).cloned().ok_or_else(lost);
+        }
+        while self.states.last().is_some_and(|(kept, _)| *kept > number.saturating_sub(1)) {
+            self.states.pop();
+        }
+        self.own = self.own.min(self.states.len());
+        let (at, rows) = self.states.last().cloned().ok_or_else(lost)?;
+        if number == 0 {
+            return Ok(Iteration { numbers: rows.numbers, frame: None });
+        }
+        let rows = self.rows_before(number, at, rows).await?;
+        let (frame, rows) = self.tape.again(number - 1, &rows, &self.context).await?;
+        self.computed += 1;
+        Ok(Iteration { numbers: rows.numbers, frame: Some(frame) })
+    }
+
+    /// The rows of the iteration before this number, from those of an iteration before. Some of those between are kept.
+    async fn rows_before(&mut self, number: usize, mut at: usize, mut rows: State) -> Result<State> {
+        let Kept::Some(checkpoints) = &self.tape.kept else { return Ok(rows) };
+        let mut kept = between(at, number - 1, checkpoints.most()).peekable();
+        while at + 1 < number {
+            rows = self.tape.again(at, &rows, &self.context).await?.1;
+            self.computed += 1;
+            at += 1;
+            if kept.next_if_eq(&at).is_some() {
+                self.states.push((at, rows.clone()));
+            }
+            self.account()?;
+        }
+        Ok(rows)
+    }
+
+    /// Accounts for what has been computed again.
+    fn account(&self) -> Result<()> {
+        let held = self.states.iter().skip(self.own).map(|(_, rows)| rows.size).sum();
+        self.reservation.try_resize(held)
     }
 }

@@ -1,7 +1,7 @@
 //! Rewriting plans, whatever the columns are that they get.
 
-pub mod lift;
 pub mod over_input;
+pub mod pull_up_column;
 pub mod recursion;
 pub mod rewrite;
 pub mod union;

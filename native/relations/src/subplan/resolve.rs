@@ -9,7 +9,7 @@ use xql_autodiff::recognize;
 
 use super::scan::{CommonSubplan, SubplanScan};
 use crate::plan::rewrite::rewrite_up;
-use crate::shared::SharedRelation;
+use crate::shared_relation::SharedRelation;
 use crate::vocabulary::operators::{Operators, Recognize};
 
 /// The common subplans that a statement reads, each with a reader of it and the number of its readers.

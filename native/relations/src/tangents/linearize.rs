@@ -17,9 +17,9 @@ use xql_autodiff::vocabulary::transform::Transform;
 use xql_autodiff::vocabulary::types::{can_vary, is_float, result_type};
 use xql_autodiff::{Varies, inactive_condition};
 
-use super::pairs::linearize_pair;
+use super::dual::linearize_pair;
 use super::tangent::{Linearized, Tangent, Tangents};
-use crate::vocabulary::markers::unmarked;
+use crate::vocabulary::nullable_wrapper::unmarked;
 use crate::vocabulary::origin::passed_on;
 
 /// The positions of the columns that the value of an expression may vary with.
@@ -115,7 +115,7 @@ impl Function {
             }
         }
         let part = |part: &Expr| -> Result<Expr> {
-            written_out(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
+            inline_shared_relations(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
         };
         let mut arguments = vec![];
         for (index, column) in &self.reads {
@@ -217,7 +217,12 @@ pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
 }
 
 /// The tangent of an expression as an expression, NULL where `primal` is.
-pub fn written_out(tangent: &Linearized, primal: &Expr, schema: &DFSchema, data_type: &DataType) -> Result<Expr> {
+pub fn inline_shared_relations(
+    tangent: &Linearized,
+    primal: &Expr,
+    schema: &DFSchema,
+    data_type: &DataType,
+) -> Result<Expr> {
     let constant = |value: f64| -> Result<Expr> {
         let value = lit(value).cast_to(data_type, schema)?;
         if field_of(primal, schema)?.is_nullable() {

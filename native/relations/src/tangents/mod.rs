@@ -1,5 +1,5 @@
 //! Tangents of columns and of the expressions over them.
 
+pub mod dual;
 pub mod linearize;
-pub mod pairs;
 pub mod tangent;

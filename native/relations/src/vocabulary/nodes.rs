@@ -1,6 +1,6 @@
 //! What there is in a node.
 
-use super::markers::draws;
+use super::nullable_wrapper::draws;
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::expr_rewriter::NamePreserver;

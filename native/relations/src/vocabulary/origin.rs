@@ -6,8 +6,8 @@ use datafusion_expr::{Distinct, Expr, ExprSchemable, Join, LogicalPlan, Unnest};
 use xql_autodiff::vocabulary::opaque_expr::cast_operand;
 use xql_autodiff::vocabulary::types::is_float;
 
-use super::markers::marked;
 use super::nodes::above_queries;
+use super::nullable_wrapper::marked;
 use super::work_table::{is_work_table, source_column};
 
 /// What stands behind a column of a node.

@@ -7,9 +7,9 @@
 pub mod dependencies;
 #[cfg(not(feature = "datafusion-55"))]
 pub mod grouping_sets;
-pub mod held_sides;
+pub mod join_build_side;
 #[cfg(not(feature = "datafusion-55"))]
 pub mod nullability;
-pub mod partitions;
 #[cfg(not(feature = "datafusion-55"))]
 pub mod pruning;
+pub mod window_orderings;

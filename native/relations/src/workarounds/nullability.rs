@@ -17,9 +17,9 @@ use crate::plan::recursion::WorkTable;
 use crate::plan::rewrite::rewrite_up;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::{is_equal, occurrences};
-use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::names::columns;
 use crate::vocabulary::nodes::any_node;
+use crate::vocabulary::nullable_wrapper::{marked, nullable};
 
 /// When the static term can be trusted to be nullable where it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

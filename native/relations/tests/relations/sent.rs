@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process};
-use xql_relations::{SharedExec, SharedRelation};
+use xql_relations::{SharedRelation, SharedScanExec};
 
 use crate::session::{floats, registered};
 
@@ -216,7 +216,7 @@ fn assert_stock(plan: &LogicalPlan, stock: &SessionContext, sql: &str) -> Result
 }
 
 fn has_node_of_ours(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    plan.exists(|node| Ok(node.is::<SharedExec>()))
+    plan.exists(|node| Ok(node.is::<SharedScanExec>()))
 }
 
 /// The rows as columns of floats, texts left out.

@@ -2,7 +2,7 @@
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Distinct, LogicalPlan};
-use xql_relations::anew::check_found_again;
+use xql_relations::determinism::check_found_again;
 
 use super::aggregate::write_aggregate;
 use super::distinct::{write_distinct, write_distinct_on};

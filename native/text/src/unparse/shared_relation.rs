@@ -3,7 +3,7 @@
 use datafusion_common::Result;
 use std::sync::Arc;
 use xql_relations::SharedRelation;
-use xql_relations::anew::{check_found_again, recursion, repeatable};
+use xql_relations::determinism::{check_found_again, recursion, repeatable};
 
 use super::names::unique;
 use super::writer::{CommonTable, QueryWriter, SharedTable};

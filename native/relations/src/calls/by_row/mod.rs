@@ -1,6 +1,6 @@
 //! Calls by columns of relations that scalar subqueries in them read.
 
-mod swept;
+mod row_gradient;
 mod variables;
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -8,24 +8,24 @@ use datafusion_common::{Column, JoinType, NullEquality, Result, TableReference, 
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, Join, LogicalPlan, Projection, ScalarUDF, SubqueryAlias, lit};
 use datafusion_functions::core::expr_fn::coalesce;
+use row_gradient::{Joins, Swept, add_part, carried, totals};
 use std::sync::Arc;
-use swept::{Joins, Swept, add_part, carried, totals};
 use variables::{Found, InCalls, Numbered, Variables, by_relation, found, innermost, is_beyond_arithmetic};
 use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
-use crate::plan::lift::lifted;
-use crate::reverse::{
+use crate::plan::pull_up_column::lifted;
+use crate::shared_relation::joined_apart;
+use crate::tangents::tangent::Tangent;
+use crate::vjp::{
     Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, value, values, with_joins, with_joins_of,
 };
-use crate::shared::joined_apart;
-use crate::tangents::tangent::Tangent;
 use crate::vocabulary::decorrelated::{decorrelated, decorrelated_beside};
 use crate::vocabulary::identity::is_equal;
 use crate::vocabulary::names::{Names, columns, with_columns};
 use crate::vocabulary::operators::Recognize;
 use crate::vocabulary::source::{beside, sources_of};
 
-pub use swept::null_with;
+pub use row_gradient::null_with;
 pub use variables::{differentiates_items, has_variables};
 
 /// The variables by row of a node, and the subqueries of it that read their relations.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::is_float;
 
-use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, Sweeping, gradients};
+use crate::vjp::{Reference, Residuals, RowCotangents, RowVariable, Segment, Sweeping, gradients};
 use crate::vocabulary::decorrelated::{decorrelated_beside, queries_read};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::Relation;
@@ -24,7 +24,7 @@ pub struct Variables {
     /// The columns of the input that are variables.
     pub columns: Vec<Numbered>,
     /// What lies between them and the subqueries.
-    pub stages: Stages,
+    pub stages: Residuals,
 }
 
 /// A column of the input that is a variable.
@@ -44,7 +44,7 @@ impl Variables {
     /// several references to a relation read are computed once.
     pub fn gradients(
         &self,
-        values: (&Region, Option<&Column>),
+        values: (&Segment, Option<&Column>),
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
         sweeping: Sweeping,

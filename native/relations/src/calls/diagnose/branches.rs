@@ -11,8 +11,8 @@ use xql_autodiff::vocabulary::refusals::Refused;
 use super::references::References;
 use crate::calls::call::Call;
 use crate::calls::context::Context;
-use crate::calls::inputs::{Inputs, find};
 use crate::calls::resolve::Owner;
+use crate::calls::tangent_cache::{Inputs, find};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// The error if the function does not depend on a variable in a branch of a UNION ALL that a variable comes from, but on another

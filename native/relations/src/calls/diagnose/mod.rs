@@ -21,7 +21,7 @@ use self::references::References;
 use super::call::Call;
 use super::context::Context;
 use super::derivative::TangentsOf;
-use super::inputs::Inputs;
+use super::tangent_cache::Inputs;
 
 pub use branches::check_branches;
 pub use rounded::{check_rounded, is_rounded_in};

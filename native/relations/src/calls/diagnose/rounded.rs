@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::vocabulary::types::is_float;
 
 use crate::calls::resolve::make_it_a_double;
-use crate::shared::SharedRelation;
+use crate::shared_relation::SharedRelation;
 use crate::vocabulary::expressions::unaliased;
 
 /// Functions whose values are whole numbers, so that nobody is surprised when these are what an iteration passes on.

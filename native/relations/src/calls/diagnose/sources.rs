@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 use xql_autodiff::vocabulary::types::can_vary;
 
-use crate::rows::arguments;
+use crate::aggregate_rules::arguments;
 use crate::vocabulary::nodes::computed;
 use crate::vocabulary::operators::Recognize;
 use crate::vocabulary::origin::{Origin, origin};

@@ -5,8 +5,8 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 
 use crate::calls::call::Call;
 use crate::calls::context::Context;
-use crate::calls::inputs::Inputs;
 use crate::calls::resolve::Owner;
+use crate::calls::tangent_cache::Inputs;
 use crate::vocabulary::decorrelated::subqueries_read;
 use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::source::{origins_of, reads};

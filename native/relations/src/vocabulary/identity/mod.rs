@@ -11,12 +11,12 @@
 
 mod derived;
 mod occurrence;
-mod place;
+mod plan_path;
 mod relation;
 mod table;
 
 pub use derived::{DerivedTables, Kind, kind_of, noted_name};
-pub use occurrence::{Occurrence, Unsaid, is_equal, is_same, occurrences};
-pub use place::Place;
+pub use occurrence::{IdentityKey, Occurrence, is_equal, is_same, occurrences};
+pub use plan_path::Place;
 pub use relation::Relation;
 pub use table::is_unclear;

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use super::place::Place;
+use super::plan_path::Place;
 use super::table::{Table, table_of};
 use crate::vocabulary::nodes::draws_itself;
 
@@ -54,13 +54,13 @@ fn tables(plan: &LogicalPlan) -> Vec<Table> {
 
 /// What the rows of a node depend on that its equality leaves out.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Unsaid {
+pub struct IdentityKey {
     table: Option<Table>,
     /// The leaves below a node that draws, and where it stands: it draws anew wherever it is written.
     draws: Option<(Vec<Occurrence>, Place)>,
 }
 
-impl Unsaid {
+impl IdentityKey {
     /// That of a node in a place, beside what its inputs are.
     pub fn of(node: &LogicalPlan, place: &Place) -> Self {
         let draws = draws_itself(node).then(|| (occurrences(node), place.clone()));

@@ -5,7 +5,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::LogicalPlan;
 
 use super::occurrence::{is_equal, is_same};
-use super::place::{Place, any_placed};
+use super::plan_path::{Place, any_placed};
 
 /// A relation by whose rows is differentiated, as other places of the statement read it.
 #[derive(Debug, Clone)]

@@ -89,7 +89,11 @@ async fn what_is_computed_again() -> Result<()> {
         let shown = datafusion::arrow::util::pretty::pretty_format_batches(&analyzed)?.to_string();
         assert!(shown.contains(&format!("iterations_computed_again={again}")), "{checkpoints} {observed}\n{shown}");
         assert!(shown.contains("iterations=17"), "{shown}");
-        assert_eq!(shown.contains(&format!("TapeExec: r, checkpoints={checkpoints}")), checkpoints > 0, "{shown}");
+        assert_eq!(
+            shown.contains(&format!("RecursiveTapeExec: r, checkpoints={checkpoints}")),
+            checkpoints > 0,
+            "{shown}"
+        );
     }
     Ok(())
 }
@@ -173,7 +177,7 @@ async fn rows_that_nobody_reads_are_not_kept() -> Result<()> {
     let plan = ctx.sql(&field(16, "WHERE step = 16")).await?.create_physical_plan().await?;
     datafusion::physical_plan::collect(Arc::clone(&plan), ctx.task_ctx()).await?;
     let shown = displayable(plan.as_ref()).indent(false).to_string();
-    let tape = shown.lines().find(|line| line.contains("TapeExec")).unwrap_or_default();
+    let tape = shown.lines().find(|line| line.contains("RecursiveTapeExec")).unwrap_or_default();
     assert!(tape.contains("output_rows=5,"), "{shown}");
     Ok(())
 }

@@ -99,7 +99,7 @@ async fn in_statements_of_every_kind() -> Result<()> {
     close(&run(&ctx, "SELECT d FROM seen ORDER BY k").await?, &expected);
     let plan = ctx.sql(&format!("EXPLAIN {gradient}")).await?.collect().await?;
     let plan = pretty_format_batches(&plan)?.to_string();
-    assert!(plan.contains("TapeExec: r") && plan.contains("AdjointExec: r"), "{plan}");
+    assert!(plan.contains("RecursiveTapeExec: r") && plan.contains("AdjointExec: r"), "{plan}");
     // A statement that is prepared has as many iterations as it is told to.
     let prepared = gradient.replace("step < 4", "step < $1").replace("step = 4", "step = $1");
     execute(&ctx, &format!("PREPARE steps AS {prepared} ORDER BY k")).await?;

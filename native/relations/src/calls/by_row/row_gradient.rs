@@ -1,0 +1,323 @@
+//! The derivatives of a subquery by the rows of variables, joined to the input of a node.
+
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Column, JoinType, NullEquality, Result};
+use datafusion_expr::{Expr, LogicalPlan, Operator, Projection, binary_expr, lit, when};
+use datafusion_functions::core::expr_fn::coalesce;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::variables::Numbered;
+use crate::plan::pull_up_column::lifted;
+use crate::shared_relation::each_row_once;
+use crate::tangents::tangent::{Carried, Inactive, Tangent};
+use crate::vjp::{Reference, RowCotangents, Segment, Sweeping, joined};
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::names::{Names, columns, with_columns};
+use crate::vocabulary::origin::{Origin, origin};
+
+/// How derivatives are joined to the input.
+pub struct Joins {
+    /// Whether the node has several relations of variables: derivatives are joined to the rows of their variable where these stand in
+    /// the input then, since joins above it would each have the columns of all of them.
+    pub has_others: bool,
+    /// Whether rows without a derivative are left out.
+    pub drops_zeros: bool,
+}
+
+/// What a subquery is to the sweep of variables that it varies with.
+pub struct Swept {
+    /// Which of the sweeps it is.
+    pub sweep: usize,
+    /// The region of its one row.
+    pub region: Segment,
+    /// The column of the input with the number of the row of the region whose value it has, unless the region has one row.
+    pub of: Option<Column>,
+    /// The gradients by relation, once they have been asked for.
+    pub gradients: Option<BTreeMap<usize, RowCotangents>>,
+    /// Whether the derivatives say where they are inactive.
+    pub tells_inactive: bool,
+    /// The derivatives by the variables whose rows have such numbers, once joined to the input.
+    derivatives: Vec<(Column, Vec<Carried>)>,
+    /// Whether derivatives have been joined to the input by the numbers of rows.
+    pub is_looked_up: bool,
+}
+
+impl Swept {
+    /// A subquery that has not been swept. `of` is the column of the input with the number of the row of the region whose value it has.
+    pub fn new(sweep: usize, region: Segment, of: Option<Column>, sweeping: Sweeping) -> Self {
+        let tells_inactive = sweeping.keeps_zeros;
+        Self { sweep, region, of, gradients: None, tells_inactive, derivatives: vec![], is_looked_up: false }
+    }
+
+    /// The region, and the column of it with the numbers of its rows, unless it has one row.
+    pub fn values(&self) -> (&Segment, Option<&Column>) {
+        (&self.region, self.of.as_ref().and(self.region.columns.get(1)))
+    }
+
+    /// The input with something beside it that its rows have in common, or that belongs to the row of the region whose value they have.
+    pub fn put_beside(&self, input: LogicalPlan, other: LogicalPlan, of: Option<Column>) -> Result<LogicalPlan> {
+        let on = self.of_value(of);
+        let join_type = if on.is_empty() { JoinType::Inner } else { JoinType::Left };
+        joined(input, other, on, None, join_type, NullEquality::NullEqualsNothing)
+    }
+
+    /// What there need not be for every row of the region.
+    pub fn or_zero(&self, derivative: Expr) -> Expr {
+        if self.of.is_some() { coalesce(vec![derivative, lit(0.0)]) } else { derivative }
+    }
+
+    /// That the row of the region is the one whose value a row of the input has, as keys of a join.
+    fn of_value(&self, of: Option<Column>) -> Vec<(Expr, Expr)> {
+        let keys = self.of.iter().cloned().zip(of);
+        keys.map(|(own, of)| (Expr::Column(own), Expr::Column(of))).collect()
+    }
+
+    /// The gradient by the relation of a variable, if the value varies with it.
+    pub fn gradient_by(&self, variable: &Numbered) -> Option<&RowCotangents> {
+        self.gradients.as_ref()?.get(&variable.relation)
+    }
+
+    /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
+    /// vary.
+    pub fn by_cell(
+        &mut self,
+        variable: &Numbered,
+        value: &Column,
+        (input, joins): (&mut LogicalPlan, &Joins),
+        names: &mut Names,
+    ) -> Result<Option<Carried>> {
+        let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
+        let Reference { number, groups } = variable.cell.as_ref();
+        if !self.derivatives.iter().any(|(cell, _)| cell == number) {
+            let mut is_summed = matches!(gradient.plan, LogicalPlan::Aggregate(_));
+            let mut gradient = gradient.renamed(names)?;
+            if let Some(groups) = groups {
+                (gradient, is_summed) = (gradient.by_group(groups, names)?, true);
+            }
+            // A row that came twice would be two rows of the statement.
+            if gradient.of.is_some() {
+                gradient = if is_summed { gradient } else { gradient.summed(names)? };
+            } else if let Some(row) = &gradient.row {
+                gradient.plan = each_row_once(gradient.plan, row, names)?;
+            }
+            self.is_looked_up |= gradient.row.is_some() && gradient.of.is_none();
+            let row = gradient.row.clone().filter(|_| joins.has_others && gradient.of.is_none());
+            let pairs = self.of.as_ref().zip(gradient.of.clone()).zip(gradient.row.clone());
+            let cotangents = match row {
+                _ if let (true, Some(((own, of), row))) = (joins.drops_zeros, pairs) => {
+                    let keys = [(own.clone(), of), (number.clone(), row)];
+                    *input = with_pairs(std::mem::take(input), keys, gradient.plan)?;
+                    gradient.cotangents
+                }
+                Some(row) => at_origin(input, number, (gradient.plan, row, gradient.cotangents), names)?,
+                None => {
+                    let mut on = self.of_value(gradient.of);
+                    on.extend(gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of))));
+                    let left = std::mem::take(input);
+                    *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+                    gradient.cotangents
+                }
+            };
+            let mut exprs = vec![];
+            let mut derivatives = vec![];
+            for cotangent in cotangents {
+                // A row that the value does not depend on has none. A tangent is NULL where its column is.
+                let name = names.tangent("value", &variable.column.name);
+                let nothing = self.tells_inactive.then(|| Expr::Column(cotangent.clone()).is_null());
+                let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
+                let derivative = null_with(&Expr::Column(value.clone()), derivative)?;
+                let (added, derivative) = carried(derivative, name, nothing, names)?;
+                exprs.extend(added);
+                derivatives.push(derivative);
+            }
+            *input = with_further_columns(std::mem::take(input), exprs)?;
+            self.derivatives.push((number.clone(), derivatives));
+        }
+        let known = self.derivatives.iter().find(|(cell, _)| cell == number);
+        Ok(known.and_then(|(_, derivatives)| derivatives.get(variable.position)).cloned())
+    }
+}
+
+/// The cotangents of a plan by the number of the row, joined to an input where the column with that number originates, as columns of it.
+///
+/// ```text
+/// Full Join: w.part = v.part                   Full Join: w.part = v.part
+///   Projection: ∂rows.val, ∂row                  Left Join: ∂row = ∂row #2
+///     TableScan: ∂rows                  ->         Projection: ∂rows.val, ∂row
+///   ...                                              TableScan: ∂rows
+///                                                  TableScan: ∂sums
+///                                                ...
+/// ```
+fn at_origin(
+    input: &mut LogicalPlan,
+    number: &Column,
+    (plan, row, cotangents): (LogicalPlan, Column, Vec<Column>),
+    names: &mut Names,
+) -> Result<Vec<Column>> {
+    let before = columns(input.schema());
+    let mut passed = vec![];
+    for cotangent in cotangents {
+        let index = input.schema().index_of_column(number)?;
+        let (with, column) = lifted(std::mem::take(input), index, names, &mut |node, index, _| {
+            // It is there already for another cotangent.
+            if node.schema().has_column(&cotangent) {
+                return Ok(Some((node.clone(), cotangent.clone())));
+            }
+            let is_passed_on = match node {
+                // The numbered rows, under the names of the relation.
+                LogicalPlan::Projection(projection)
+                    if matches!(projection.input.as_ref(), LogicalPlan::TableScan(_)) =>
+                {
+                    false
+                }
+                LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Join(_) => {
+                    origin(node, index)? != Origin::Here
+                }
+                _ => false,
+            };
+            if is_passed_on {
+                return Ok(None);
+            }
+            let number = Column::from(node.schema().qualified_field(index));
+            let on = vec![(Expr::Column(number), Expr::Column(row.clone()))];
+            let null_equality = NullEquality::NullEqualsNothing;
+            let with = joined(node.clone(), plan.clone(), on, None, JoinType::Left, null_equality)?;
+            Ok(Some((with, cotangent.clone())))
+        })?;
+        *input = with;
+        passed.push(column);
+    }
+    // What is added stands behind what was there.
+    if columns(input.schema())[..before.len()] != before {
+        let exprs = before.into_iter().chain(passed.iter().cloned().map(Expr::Column)).collect();
+        *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(std::mem::take(input)))?);
+    }
+    Ok(passed)
+}
+
+/// An input joined to a derivative for pairs of a row of a query in FROM and one of a variable, without the other pairs. `keys` are the
+/// numbers of both rows in the input, each with that in the derivative.
+///
+/// ```text
+/// Cross Join:                            Inner Join: h.∂of = ∂of #2
+///   SubqueryAlias: h                       SubqueryAlias: h
+///   Projection: w.val, ∂row      ->        Inner Join: ∂row #2 = ∂row
+///                                            TableScan: the derivative
+///                                            Projection: w.val, ∂row
+/// ```
+fn with_pairs(input: LogicalPlan, keys: [(Column, Column); 2], pairs: LogicalPlan) -> Result<LogicalPlan> {
+    let inner = |left, right, on: Vec<(Column, Column)>| {
+        let on = on.into_iter().map(|(a, b)| (Expr::Column(a), Expr::Column(b))).collect();
+        joined(left, right, on, None, JoinType::Inner, NullEquality::NullEqualsNothing)
+    };
+    let [(own, of), (number, row)] = keys;
+    match input {
+        // What has been put in an order of its own above the join.
+        LogicalPlan::Projection(projection) if projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_))) => {
+            let keys = [(own, of), (number, row)];
+            let mut exprs = projection.expr;
+            exprs.extend(columns(pairs.schema()));
+            let input = with_pairs(Arc::unwrap_or_clone(projection.input), keys, pairs)?;
+            Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?))
+        }
+        LogicalPlan::Join(join)
+            if join.join_type == JoinType::Inner
+                && join.left.schema().has_column(&own) != join.left.schema().has_column(&number) =>
+        {
+            let (left, right) = (join.left.as_ref().clone(), join.right.as_ref().clone());
+            let ends = if join.left.schema().has_column(&own) {
+                [(own, of), (number, row)]
+            } else {
+                [(number, row), (own, of)]
+            };
+            let [first, second] = ends;
+            let right = inner(pairs, right, vec![(second.1, second.0)])?;
+            let mut on = vec![(Expr::Column(first.0), Expr::Column(first.1))];
+            on.extend(join.on);
+            joined(left, right, on, join.filter, JoinType::Inner, join.null_equality)
+        }
+        other => inner(other, pairs, vec![(own, of), (number, row)]),
+    }
+}
+
+/// The plan with further columns, in its topmost projection where that only passes on what they read.
+fn with_further_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(projection) = &plan else { return with_columns(plan, exprs) };
+    let mut all = projection.expr.clone();
+    let mut is_passed_on = true;
+    for expr in &exprs {
+        let below = expr.clone().transform_up(|part| {
+            let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+            let index = projection.schema.index_of_column(column)?;
+            match unaliased(&projection.expr[index]) {
+                Expr::Column(below) => Ok(Transformed::yes(Expr::Column(below.clone()))),
+                _ => {
+                    is_passed_on = false;
+                    Ok(Transformed::no(part))
+                }
+            }
+        })?;
+        all.push(below.data);
+    }
+    if !is_passed_on {
+        return with_columns(plan, exprs);
+    }
+    Ok(LogicalPlan::Projection(Projection::try_new(all, Arc::clone(&projection.input))?))
+}
+
+/// Returns the columns of a derivative, and these as a tangent. `nothing` holds where nothing contributes to it, if that is told.
+pub fn carried(
+    derivative: Expr,
+    name: String,
+    nothing: Option<Expr>,
+    names: &mut Names,
+) -> Result<(Vec<Expr>, Carried)> {
+    let mut exprs = vec![derivative.alias(name.clone())];
+    let mut inactive = None;
+    if let Some(nothing) = nothing {
+        let name = names.part("inactive");
+        exprs.push(Inactive::number(nothing)?.alias(name.clone()));
+        inactive = Some(Inactive { column: Column::new_unqualified(name), data_type: DataType::Float64 });
+    }
+    Ok((exprs, Carried { column: Column::new_unqualified(name), inactive }))
+}
+
+/// Notes a derivative of a value among those by the places that the variable originates in.
+pub fn add_part(parts: &mut Vec<(Column, Vec<Carried>)>, value: &Column, derivative: Option<Carried>) {
+    match parts.iter_mut().find(|(known, _)| known == value) {
+        Some((_, known)) => known.extend(derivative),
+        None => parts.push((value.clone(), derivative.into_iter().collect())),
+    }
+}
+
+/// The derivatives of values, each the sum of those by the places that the variable originates in.
+pub fn totals(
+    parts: Vec<(Column, Vec<Carried>)>,
+    variable: &Column,
+    input: &mut LogicalPlan,
+    names: &mut Names,
+) -> Result<Vec<(Column, Tangent)>> {
+    let mut tangents = vec![];
+    for (value, parts) in parts {
+        if let [part] = parts.as_slice() {
+            tangents.push((value, Tangent::Column(part.clone())));
+            continue;
+        }
+        let nothing: Option<Vec<_>> = parts.iter().map(Carried::condition).collect();
+        let nothing = nothing.and_then(|parts| parts.into_iter().reduce(Expr::and));
+        let parts = parts.into_iter().map(|part| Expr::Column(part.column));
+        let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
+        let name = names.tangent("value", &variable.name);
+        let (exprs, total) = carried(total, name, nothing, names)?;
+        *input = with_columns(std::mem::take(input), exprs)?;
+        tangents.push((value, Tangent::Column(total)));
+    }
+    Ok(tangents)
+}
+
+/// A derivative by row, NULL where the row's own value is NULL.
+pub fn null_with(variable: &Expr, derivative: Expr) -> Result<Expr> {
+    when(variable.clone().is_not_null(), derivative).end()
+}

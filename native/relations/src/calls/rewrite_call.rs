@@ -1,0 +1,169 @@
+//! What stands for a call.
+
+use datafusion_common::tree_node::TreeNode;
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::columns_read;
+use xql_autodiff::vocabulary::messages::abbreviate;
+
+use super::by_row::{ReadBy, null_with};
+use super::call::Call;
+use super::context::Context;
+use super::derivative::{TangentsOf, Term};
+use super::diagnose::{check_branches, check_references, check_subqueries};
+use super::resolve::{Owner, Resolved};
+use super::tangent_cache::{By, Inputs};
+use crate::jvp::Reading;
+use crate::vocabulary::source::beside;
+
+/// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
+pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: &mut Context) -> Result<Option<Expr>> {
+    let Some(call) = Call::of(call, jvp, inputs, context)? else { return Ok(None) };
+    let entered = inputs.plans.clone();
+    let mut varying = carry(&call, inputs, context)?;
+    let by_row = sweep(&call, &mut varying, inputs, context)?;
+    let mut along = sweep_along(&call, &varying, inputs, context)?;
+    let Varying { tangents, moved } = varying;
+    if !moved.is_empty() {
+        along.get_or_insert_default().extend(moved);
+    }
+    let arguments = call.derivative.arguments(&tangents)?;
+    check_subqueries(&call, inputs, context)?;
+    if along.is_none() {
+        check_references(&call, &tangents, inputs, context)?;
+    }
+    if !by_row {
+        check_branches(&call, inputs, &entered, context)?;
+    }
+    if call.derivative.is_local(&tangents) && !by_row && along.is_none() {
+        return Ok(None);
+    }
+    let emitted = call.derivative.emit(arguments, along.unwrap_or_default(), jvp, &inputs.schema())?;
+    match call.derivative.terms.first() {
+        // By a cell that is NULL there is no derivative, whether it is read or not.
+        Some(term) if by_row => null_with(term.variable, emitted).map(Some),
+        _ => Ok(Some(emitted)),
+    }
+}
+
+/// The columns other than the variables that vary with them.
+#[derive(Default)]
+struct Varying {
+    /// For each variable, with their tangents.
+    tangents: Vec<TangentsOf>,
+    /// Those whose tangents have the seeds in them.
+    moved: TangentsOf,
+}
+
+/// Carries the tangents that a call needs up to the inputs.
+fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Varying> {
+    let is_along = call.derivative.is_along_tangents();
+    let reading = if is_along { Reading::Together } else { Reading::OwnRow { by_value: false } };
+    let mut varying = Varying::default();
+    for (variable, Term { seed, .. }) in call.terms() {
+        let by = |owner, variable| By { jvp: call.jvp, reading, owner, variable, along: None };
+        let input = match variable.owner {
+            Owner::Input(input) => input,
+            Owner::OuterQuery { query, input } => {
+                check_outer(call, query, by(Some(input), &variable.column), context)?;
+                // Columns of this query must not be computed from it either, which the carrier finds out.
+                varying.tangents.push(inputs.tangents(call.function(), by(None, &variable.named), context)?);
+                continue;
+            }
+        };
+        let found = inputs.tangents(call.function(), by(Some(input), &variable.column), context)?;
+        let seed = seed.filter(|seed| is_along && !columns_read(seed).is_empty());
+        match seed {
+            // Other rows may move along other directions.
+            Some(seed) if !found.is_empty() && rows_mix(&inputs.plans[input])? => {
+                let along = beside(seed, &variable.column, &inputs.plans[input])?;
+                let by = By { along: Some(&along), ..by(Some(input), &variable.column) };
+                varying.moved.extend(inputs.tangents(call.function(), by, context)?);
+                varying.tangents.push(vec![]);
+            }
+            _ => varying.tangents.push(found),
+        }
+    }
+    Ok(varying)
+}
+
+/// The error if what a call reads of the query around it varies with a variable there.
+fn check_outer(call: &Call, query: usize, by: By, context: &mut Context) -> Result<()> {
+    let mut outer = Inputs::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
+    if outer.tangents(call.function(), by, context)?.is_empty() {
+        return Ok(());
+    }
+    plan_err!(
+        "{}: what it reads of the query around it varies with {}. Take the derivative there",
+        abbreviate(call.derivative.call),
+        by.variable
+    )
+}
+
+/// Whether a value in one row of a plan may be computed from other rows.
+fn rows_mix(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Window(_))))
+}
+
+/// The columns of inputs among the variables.
+fn of_inputs<'c>(call: &'c Call) -> impl Iterator<Item = (usize, usize, &'c Column, Option<&'c Expr>)> {
+    let terms = call.terms().enumerate();
+    terms.filter_map(|(number, (Resolved { column, owner, .. }, term))| match owner {
+        Owner::Input(input) => Some((number, *input, column, term.seed)),
+        Owner::OuterQuery { .. } => None,
+    })
+}
+
+/// Adds the subqueries of the function that read the relation of a variable, with their derivatives by the row's own cell. Says
+/// whether there are any.
+fn sweep(call: &Call, varying: &mut Varying, inputs: &mut Inputs, context: &mut Context) -> Result<bool> {
+    let mut by_row = false;
+    if call.derivative.is_along_tangents() {
+        return Ok(by_row);
+    }
+    for (number, input, variable, _) in of_inputs(call) {
+        let Inputs { plans, by_row: variables, .. } = inputs;
+        let (input, names) = (&mut plans[input], &mut context.names);
+        let reads_items = reads_items(call, varying, number, variable);
+        let read = ReadBy { variable, reads_items, drops_zeros: context.zeros.are_left_out };
+        let swept = variables.tangents(call.function(), read, input, names, call.jvp)?;
+        let Some(swept) = swept else { continue };
+        by_row = true;
+        varying.tangents[number].extend(swept);
+    }
+    Ok(by_row)
+}
+
+/// Returns whether the queries in FROM that a function reads vary with a variable. Each is another reference to the relation: where the
+/// function depends on the variable itself, or on another one of the call, these are meant.
+fn reads_items(call: &Call, varying: &Varying, number: usize, variable: &Column) -> bool {
+    let varies = !varying.tangents[number].is_empty() || !varying.moved.is_empty();
+    call.derivative.terms.len() == 1 && !varies && !call.function().column_refs().contains(variable)
+}
+
+/// The subqueries of the function that read the relation of a variable, with their derivatives along the tangents by which its
+/// cells move. None if there are none.
+fn sweep_along(
+    call: &Call,
+    varying: &Varying,
+    inputs: &mut Inputs,
+    context: &mut Context,
+) -> Result<Option<TangentsOf>> {
+    let mut along: Option<TangentsOf> = None;
+    if !call.derivative.is_along_tangents() {
+        return Ok(along);
+    }
+    for (number, input, variable, seed) in of_inputs(call) {
+        let Some(seed) = seed else { continue };
+        let reads_items = reads_items(call, varying, number, variable);
+        let Inputs { plans, by_row, .. } = inputs;
+        let (input, names) = (&mut plans[input], &mut context.names);
+        let read = ReadBy { variable, reads_items, drops_zeros: false };
+        let swept = by_row.tangents_along(call.function(), (read, seed), input, names, call.jvp)?;
+        if let Some(swept) = swept {
+            along.get_or_insert_default().extend(swept);
+        }
+    }
+    Ok(along)
+}

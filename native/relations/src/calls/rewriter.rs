@@ -1,0 +1,342 @@
+//! Replacing the calls of a plan, node by node.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, TableScan, Union};
+use std::sync::Arc;
+use xql_guard::check_interrupted;
+
+use super::branches::in_one_node;
+use super::by_row::ByRow;
+use super::common::calls_in_common;
+use super::conditions::conditions_apart;
+use super::context::{Context, Zeros};
+use super::derivative::DirectionalDerivative;
+use super::diagnose::{check_rounded, is_rounded_in};
+use super::nested::has_calls_of_calls;
+use super::pull_up_subqueries::subqueries_beside;
+use super::rewrite_call::replace;
+use super::shadowed::shadowed_bound;
+use super::split_aggregate_calls::calls_above;
+use super::tangent_cache::Inputs;
+use crate::fixed_points::FixedPoints;
+use crate::jvp::SharedTangents;
+use crate::shared_relation::{SharedRelation, common_inlined};
+use crate::version::recursive_query;
+use crate::vjp::Sweeping;
+use crate::vocabulary::names::{Names, restore};
+use crate::vocabulary::nodes::{above_queries, any_node, has_subquery, with_expressions};
+use crate::vocabulary::operators::{Recognize, has_call, is_call};
+
+/// Replaces the calls in a plan, those of inner queries first.
+#[derive(Debug)]
+pub struct Differentiation {
+    context: Context,
+}
+
+impl Differentiation {
+    /// Of a plan, among the names of which those of added columns have to be new. `contracts` says whether sums of products are computed
+    /// apart from what reads them, and `shares` whether relations are computed once.
+    pub fn new(recognize: Recognize, (contracts, shares): (bool, bool), plan: &LogicalPlan) -> Result<Self> {
+        let (names, grown) = (Names::of(plan)?, SharedTangents::default());
+        let (common, outer, iterated) = (vec![], vec![], vec![]);
+        let (joins_branches, rounds) = (shares, is_rounded_in(plan)?);
+        let sweeping = Sweeping { contracts, keeps_zeros: has_calls_of_calls(plan, recognize)? };
+        let zeros = Zeros::default();
+        let context =
+            Context { recognize, sweeping, joins_branches, rounds, zeros, names, grown, common, outer, iterated };
+        Ok(Self { context })
+    }
+
+    /// The same in a session in which these recursive queries have the derivatives of their limits.
+    pub fn with_fixed_points(mut self, fixed_points: FixedPoints) -> Self {
+        self.context.grown = SharedTangents::beside(fixed_points);
+        self
+    }
+
+    /// The plan without calls of the operators, except for those that say all by themselves.
+    pub fn differentiated(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        self.rewrite(plan)?.transform_data(|plan| self.context.grown.scanned_in(plan))
+    }
+
+    /// Replaces the calls in a plan and in what is below it.
+    #[recursive::recursive]
+    fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Union(union) = &plan
+            && let Some(done) = self.branches(union)?
+        {
+            return Ok(Transformed::yes(done));
+        }
+        if self.context.rounds && has_call(&plan, self.context.recognize)? {
+            check_rounded(&plan)?;
+        }
+        let mut by_row = ByRow::default();
+        calls_above(plan, self.context.recognize)?
+            .transform_data(|plan| conditions_apart(plan, self.context.recognize, &mut self.context.names))?
+            .transform_data(|plan| {
+                let Context { recognize, names, zeros, .. } = &mut self.context;
+                calls_in_common(plan, *recognize, names, &mut zeros.left_out_of)
+            })?
+            .transform_data(|plan| self.inputs_inlined(plan))?
+            .transform_data(|plan| shadowed_bound(plan, self.context.recognize))?
+            .transform_data(|plan| subqueries_beside(plan, self.context.recognize))?
+            .transform_data(|plan| self.inputs_inlined(plan))?
+            .transform_data(|plan| {
+                let (plan, found) = self.numbered(plan)?;
+                let transformed = !found.is_empty();
+                by_row = found;
+                Ok(Transformed::new_transformed(plan, transformed))
+            })?
+            .transform_data(|plan| self.children(plan))?
+            .transform_data(|plan| self.subqueries(plan))?
+            .transform_data(|plan| self.node(plan, by_row))
+    }
+
+    /// The branches of a union whose derivatives are one sweep.
+    fn branches(&mut self, union: &Union) -> Result<Option<LogicalPlan>> {
+        if !self.context.joins_branches {
+            return Ok(None);
+        }
+        let before = self.context.clone();
+        let Some(node) = in_one_node(union, self.context.recognize, &mut self.context.names)? else { return Ok(None) };
+        match self.rewrite(node) {
+            Ok(done) => Ok(Some(done.data)),
+            // Each by itself it may have them, or else says better why not. Those of the unions in it are not tried as well: of so many
+            // branches there are as many unions in one another.
+            Err(_) => {
+                self.context = Context { joins_branches: false, ..before };
+                Ok(None)
+            }
+        }
+    }
+
+    /// A node that reads numbered rows, if calls in it are by row.
+    fn numbered(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
+        let mut names = std::mem::take(&mut self.context.names);
+        let (recognize, sweeping) = (self.context.recognize, self.context.sweeping);
+        let numbered = ByRow::of(plan, &mut names, recognize, sweeping, &mut |names, plan| {
+            std::mem::swap(names, &mut self.context.names);
+            let rewritten = self.rewrite(plan);
+            std::mem::swap(names, &mut self.context.names);
+            Ok(rewritten?.data)
+        });
+        self.context.names = names;
+        numbered
+    }
+
+    fn children(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::RecursiveQuery(query) => self.recursive_query(query),
+            LogicalPlan::TableScan(scan) => self.table_scan(scan),
+            other @ (LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::EmptyRelation(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Unnest(_)
+            | LogicalPlan::Extension(_)
+            | above_queries!()) => other.map_children(|child| self.rewrite(child)),
+        }
+    }
+
+    /// A node with the CTEs and views written out that it reads, if it has calls, or a query in it has: tangents go up through these.
+    /// Scalar subqueries stay as they are, through which cotangents go down.
+    fn inputs_inlined(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let recognize = self.context.recognize;
+        let mut has_calls = has_call(&plan, recognize)?;
+        let mut look_into = |query: &LogicalPlan| {
+            has_calls = has_calls || any_node(query, |node| has_call(node, recognize))?;
+            Ok(if has_calls { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        };
+        plan.apply_subqueries(&mut look_into)?;
+        if let LogicalPlan::Join(join) = &plan
+            && matches!(join.right.as_ref(), LogicalPlan::Subquery(_))
+        {
+            look_into(&join.right)?;
+        }
+        if has_calls { plan.map_children(common_inlined) } else { Ok(Transformed::no(plan)) }
+    }
+
+    /// A CTE or view that several places read, without the calls in it.
+    fn table_scan(&mut self, scan: TableScan) -> Result<Transformed<LogicalPlan>> {
+        let Some(relation) = SharedRelation::scanned(&scan).filter(|relation| relation.is_common()) else {
+            return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+        };
+        let known = self.context.common.iter().find(|(known, _)| Arc::ptr_eq(known, &relation));
+        let other = match known {
+            Some((_, other)) => Arc::clone(other),
+            None => {
+                let rewritten = self.rewrite(relation.plan().clone())?;
+                let is_other = rewritten.transformed;
+                let other = if is_other { Arc::new(relation.with_plan(rewritten.data)) } else { Arc::clone(&relation) };
+                self.context.common.push((Arc::clone(&relation), Arc::clone(&other)));
+                other
+            }
+        };
+        match Arc::ptr_eq(&other, &relation) {
+            true => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
+            false => other.scan().map(Transformed::yes),
+        }
+    }
+
+    /// The right side of a join may name columns of the left: `... FROM d, LATERAL (SELECT d.x * w AS q FROM p) AS m`.
+    fn join(&mut self, join: Join) -> Result<Transformed<LogicalPlan>> {
+        let left = self.rewrite(Arc::unwrap_or_clone(join.left))?;
+        let left = left.update_data(Arc::new);
+        self.context.outer.push(vec![Arc::clone(&left.data)]);
+        let right = self.rewrite(Arc::unwrap_or_clone(join.right));
+        self.context.outer.pop();
+        let right = right?;
+        let transformed = left.transformed || right.transformed;
+        let join = Join { left: left.data, right: Arc::new(right.data), ..join };
+        Ok(Transformed::new_transformed(LogicalPlan::Join(join), transformed))
+    }
+
+    fn recursive_query(&mut self, query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
+        self.context.iterated.push(LogicalPlan::RecursiveQuery(query.clone()));
+        let recursive_term = self.rewrite(Arc::unwrap_or_clone(query.recursive_term));
+        self.context.iterated.pop();
+        let recursive_term = recursive_term?;
+        let static_term = self.rewrite(Arc::unwrap_or_clone(query.static_term))?;
+        let transformed = static_term.transformed || recursive_term.transformed;
+        let (static_term, recursive_term) = (Arc::new(static_term.data), Arc::new(recursive_term.data));
+        let query = recursive_query(query.name, static_term, recursive_term, query.is_distinct)?;
+        Ok(Transformed::new_transformed(LogicalPlan::RecursiveQuery(query), transformed))
+    }
+
+    /// The subqueries of a node may name columns of its inputs: `... FROM d WHERE EXISTS (SELECT 1 FROM m WHERE m.x > d.y)`.
+    fn subqueries(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if matches!(plan, LogicalPlan::Extension(_)) {
+            return Ok(Transformed::no(plan));
+        }
+        if !has_subquery(&plan)? {
+            return Ok(Transformed::no(plan));
+        }
+        self.context.outer.push(plan.inputs().into_iter().cloned().map(Arc::new).collect());
+        let rewritten = plan.map_subqueries(|subquery| self.rewrite(subquery));
+        self.context.outer.pop();
+        rewritten
+    }
+
+    /// Replaces the calls in the expressions of a node, whose inputs get the tangents that the calls ask for.
+    ///
+    /// ```text
+    /// Filter: grad(m.q * m.q, m.w) > 1
+    ///   SubqueryAlias: m
+    ///     Projection: p.w, p.w * d.x AS q
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Projection: m.w, m.q
+    ///   Filter: jvp(m.q * m.q, m.w, 1, m.q, m.∂q/∂w) > 1
+    ///     SubqueryAlias: m
+    ///       Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+    /// ```
+    fn node(&mut self, plan: LogicalPlan, by_row: ByRow) -> Result<Transformed<LogicalPlan>> {
+        let foreign = matches!(plan, LogicalPlan::Extension(_));
+        if foreign || plan.inputs().is_empty() || !has_call(&plan, self.context.recognize)? {
+            return Ok(Transformed::no(plan));
+        }
+        let schema = Arc::clone(plan.schema());
+        let (plan, inputs) = without_inputs(plan)?;
+        let mut inputs = Inputs::of(inputs);
+        inputs.by_row = by_row;
+        if let [input] = inputs.plans.as_mut_slice() {
+            *input = inputs.by_row.with_decorrelated(std::mem::take(input), &mut self.context.names)?;
+        }
+        self.carry_ahead(&plan, &mut inputs)?;
+        let rewritten = with_expressions(plan, |expr| self.expression(expr, &mut inputs))?;
+        if !rewritten.transformed {
+            return Ok(Transformed::no(with_inputs(rewritten.data, inputs.before)?));
+        }
+        let Inputs { plans, by_row, .. } = inputs;
+        let plans = plans.into_iter().map(|input| by_row.finished(input, &mut self.context.names));
+        let plan = with_inputs(rewritten.data, plans.collect::<Result<_>>()?)?.recompute_schema()?;
+        Ok(Transformed::yes(restore(plan, &schema)?))
+    }
+
+    /// Carries the tangents that the calls of a node ask for up to its input, all at once.
+    fn carry_ahead(&mut self, node: &LogicalPlan, inputs: &mut Inputs) -> Result<()> {
+        let recognize = self.context.recognize;
+        let exprs = node.expressions();
+        let mut calls = vec![];
+        for expr in &exprs {
+            expr.apply(|part| {
+                let Expr::ScalarFunction(call) = part else { return Ok(TreeNodeRecursion::Continue) };
+                let Some(operator) = recognize(&call.func) else { return Ok(TreeNodeRecursion::Continue) };
+                calls.extend(DirectionalDerivative::parse(part).map(|call| (call, operator.tangent)));
+                Ok(TreeNodeRecursion::Jump)
+            })?;
+        }
+        // What a call in another one becomes is not known yet.
+        for (call, _) in &calls {
+            if call.function.exists(|part| Ok(is_call(part, recognize)))? {
+                return Ok(());
+            }
+        }
+        inputs.carry_ahead(&calls, &mut self.context)
+    }
+
+    /// Returns whether an expression is a derivative of which rows with 0 are left out above. A derivative in it may be 0 where it is not.
+    fn drops_zeros(&self, expr: &Expr) -> Result<bool> {
+        let Expr::Alias(alias) = expr else { return Ok(false) };
+        let mut calls = 0;
+        alias.expr.apply(|part| {
+            calls += usize::from(is_call(part, self.context.recognize));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(calls == 1 && self.context.zeros.left_out_of.contains(&alias.name))
+    }
+
+    /// An expression with its calls replaced.
+    fn expression(&mut self, expr: Expr, inputs: &mut Inputs) -> Result<Transformed<Expr>> {
+        let recognize = self.context.recognize;
+        self.context.zeros.are_left_out = self.drops_zeros(&expr)?;
+        expr.transform_up(|part| {
+            if let (Expr::ScalarSubquery(subquery), [input]) = (&part, inputs.plans.as_mut_slice()) {
+                let value = inputs.by_row.value(subquery, input, &mut self.context.names)?;
+                return Ok(value.map_or_else(|| Transformed::no(part), |column| Transformed::yes(Expr::Column(column))));
+            }
+            let operator = match &part {
+                Expr::ScalarFunction(call) => recognize(&call.func),
+                _ => None,
+            };
+            let replaced = match operator {
+                Some(operator) => {
+                    check_interrupted()?;
+                    replace(&part, &operator.tangent, inputs, &mut self.context)?
+                }
+                None => None,
+            };
+            Ok(replaced.map_or_else(|| Transformed::no(part), Transformed::yes))
+        })
+    }
+}
+
+/// A node and its inputs, in the places of which there is nothing.
+fn without_inputs(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<LogicalPlan>)> {
+    let mut inputs = vec![];
+    let plan = plan.map_children(|input| {
+        inputs.push(input);
+        Ok(Transformed::yes(LogicalPlan::default()))
+    })?;
+    Ok((plan.data, inputs))
+}
+
+/// A node with these inputs in the places of its own.
+fn with_inputs(plan: LogicalPlan, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
+    let mut inputs = inputs.into_iter();
+    let plan = plan.map_children(|place| Ok(inputs.next().map_or_else(|| Transformed::no(place), Transformed::yes)))?;
+    Ok(plan.data)
+}

@@ -1,0 +1,265 @@
+//! The inputs of a node with calls, with the tangents that its calls need.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, DFSchema, ExprSchema, Result};
+use datafusion_expr::utils::merge_schema;
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::types::{can_vary, is_float};
+
+use super::by_row::ByRow;
+use super::context::Context;
+use super::derivative::{DirectionalDerivative, TangentsOf};
+use crate::jvp::{Asked, Cell, Direction, Reading, Variable, carried, is_one_cell, is_plain};
+use crate::tangents::linearize::depends_on;
+use crate::tangents::tangent::{Tangent, Tangents};
+
+/// The input that has a column, and the column as it is called there.
+pub fn find<'p>(inputs: impl IntoIterator<Item = &'p LogicalPlan>, column: &Column) -> Option<(usize, Column)> {
+    inputs.into_iter().enumerate().find_map(|(number, input)| {
+        let index = input.schema().maybe_index_of_column(column)?;
+        Some((number, Column::from(input.schema().qualified_field(index))))
+    })
+}
+
+/// The inputs of a node whose calls are being replaced.
+pub struct Inputs {
+    /// What the node reads, with the tangents that calls have asked for.
+    pub plans: Vec<LogicalPlan>,
+    /// What it read before.
+    pub before: Vec<LogicalPlan>,
+    /// The variables by row that its calls have.
+    pub by_row: ByRow,
+    known: Vec<Known>,
+}
+
+/// A tangent that is there already.
+#[derive(Debug)]
+struct Known {
+    jvp: Arc<ScalarUDF>,
+    reading: Reading,
+    variable: Column,
+    column: Column,
+    tangent: Tangent,
+}
+
+/// What tangents are by.
+#[derive(Debug, Clone, Copy)]
+pub struct By<'b> {
+    /// The operator that linearizes an expression.
+    pub jvp: &'b Arc<ScalarUDF>,
+    /// Which cells of the variable move.
+    pub reading: Reading,
+    /// The input that has the variable among its columns; none if an outer query has it.
+    pub owner: Option<usize>,
+    /// The variable.
+    pub variable: &'b Column,
+    /// An expression over the columns of the relation that the variable comes from, along which it moves. It moves by 1 if there is
+    /// none.
+    pub along: Option<&'b Expr>,
+}
+
+/// The tangents by one variable that several calls ask for.
+struct AskedAhead<'c> {
+    jvp: &'c Arc<ScalarUDF>,
+    variable: Column,
+    columns: BTreeMap<usize, Column>,
+}
+
+impl Inputs {
+    /// The inputs of a node that has no calls by row.
+    pub fn of(plans: Vec<LogicalPlan>) -> Self {
+        Self { before: plans.clone(), plans, by_row: ByRow::default(), known: vec![] }
+    }
+
+    /// The input that has a column, and the column as it is called there.
+    pub fn find(&self, column: &Column) -> Option<(usize, Column)> {
+        find(&self.plans, column)
+    }
+
+    /// The columns of all inputs.
+    pub fn schema(&self) -> DFSchema {
+        merge_schema(&self.plans.iter().collect::<Vec<_>>())
+    }
+
+    fn known(&self, by: &By, column: &Column) -> Option<Tangent> {
+        let known = self.known.iter().find(|known| {
+            &known.jvp == by.jvp
+                && known.reading == by.reading
+                && &known.variable == by.variable
+                && &known.column == column
+        });
+        known.filter(|_| by.along.is_none()).map(|known| known.tangent.clone())
+    }
+
+    /// The columns of an input other than the variable among those that are read, which may vary.
+    fn may_vary(&self, read: &HashSet<Column>, input: usize, variable: &Column) -> BTreeMap<usize, Column> {
+        let schema = self.plans[input].schema();
+        let indices = read.iter().filter_map(|column| schema.maybe_index_of_column(column));
+        let columns = indices.map(|index| (index, Column::from(schema.qualified_field(index))));
+        let varying = columns.filter(|(index, column)| {
+            column != variable && !self.by_row.has_value(column) && can_vary(schema.field(*index).data_type())
+        });
+        varying.collect()
+    }
+
+    /// The columns other than the variable that an expression reads and that vary, with their tangents.
+    pub fn tangents(&mut self, expression: &Expr, by: By, context: &mut Context) -> Result<TangentsOf> {
+        let merged = self.schema();
+        let read = depends_on(expression, &merged)?;
+        let of_variable = |owner: usize| Some((owner, self.plans[owner].schema().maybe_index_of_column(by.variable)?));
+        let origins = match by.owner.and_then(of_variable) {
+            Some((owner, index)) => Cell::all_of(&self.plans[owner], index)?,
+            None => vec![],
+        };
+        let direction = Direction {
+            jvp: Arc::clone(by.jvp),
+            variable: by.variable.name.clone(),
+            // With a column of an outer query nothing varies here but correlated subqueries, which are refused.
+            variable_type: merged.data_type(by.variable).cloned().unwrap_or(DataType::Float64),
+            origins,
+            seed: by.along.cloned(),
+            cell: None,
+        };
+        let mut tangents = vec![];
+        for input in 0..self.plans.len() {
+            let mut missing = BTreeMap::new();
+            for (index, column) in self.may_vary(&read, input, by.variable) {
+                match self.known(&by, &column) {
+                    Some(tangent) => tangents.push((column, tangent)),
+                    None => {
+                        missing.insert(index, column);
+                    }
+                }
+            }
+            if !missing.is_empty() {
+                tangents.extend(self.carried_up(input, missing, &by, direction.clone(), context)?);
+            }
+        }
+        tangents.retain(|(_, tangent)| *tangent != Tangent::Zero);
+        Ok(tangents)
+    }
+
+    /// Carries the tangents of columns up to an input.
+    fn carried_up(
+        &mut self,
+        input: usize,
+        columns: BTreeMap<usize, Column>,
+        by: &By,
+        direction: Direction,
+        context: &mut Context,
+    ) -> Result<TangentsOf> {
+        let Context { names, grown, .. } = context;
+        let seen = match self.plans[input].schema().maybe_index_of_column(by.variable) {
+            Some(index) if by.owner == Some(input) => Variable::Column(index),
+            _ => Variable::Outer,
+        };
+        // What a gradient by row has added reads shared relations, and the columns that were there before do not read it.
+        let width = self.before[input].schema().fields().len();
+        let is_added = columns.keys().any(|column| *column >= width);
+        let read_from = if is_added { &self.plans[input] } else { &self.before[input] };
+        let cell = match seen {
+            Variable::Column(index) => Cell::of(read_from, index)?,
+            _ => None,
+        };
+        // With one cell in all rows, all rows move.
+        let reading = match seen {
+            Variable::Column(index) if cell.is_none() && !is_one_cell(&self.plans[input], index)? => by.reading,
+            _ => Reading::Together,
+        };
+        let asked = vec![Asked { variable: seen, reading, wanted: columns.keys().copied().collect() }];
+        let directions = vec![Direction { cell: cell.clone(), ..direction }];
+        let carried = carried(std::mem::take(&mut self.plans[input]), asked, directions, names, grown)?;
+        let mut plan = carried.plan;
+        let mut tangents = vec![];
+        for (index, column) in columns {
+            let mut tangent = carried.tangents.first().map_or(Tangent::Zero, |tangents| tangents.get(index));
+            if let (Some(cell), Tangent::Column(varies)) = (&cell, &tangent) {
+                let checked = cell.checked(plan, &varies.column, &by.variable.name, names)?;
+                (plan, tangent) = (checked.0, checked.1.into());
+            }
+            tangents.push((column.clone(), tangent.clone()));
+            if by.along.is_none() {
+                let (jvp, variable) = (Arc::clone(by.jvp), by.variable.clone());
+                self.known.push(Known { jvp, reading: by.reading, variable, column, tangent });
+            }
+        }
+        self.plans[input] = plan;
+        Ok(tangents)
+    }
+
+    /// Carries the tangents that several calls will ask for up to the only input, by all variables at once.
+    pub fn carry_ahead(
+        &mut self,
+        calls: &[(DirectionalDerivative, Arc<ScalarUDF>)],
+        context: &mut Context,
+    ) -> Result<()> {
+        let [input] = self.plans.as_slice() else { return Ok(()) };
+        if !is_plain(input)? {
+            return Ok(());
+        }
+        let asked = self.asked_ahead(input, calls)?;
+        if asked.len() < 2 {
+            return Ok(());
+        }
+        let mut directions = vec![];
+        let mut wanted = vec![];
+        for AskedAhead { jvp, variable, columns } in &asked {
+            let index = input.schema().index_of_column(variable)?;
+            directions.push(Direction {
+                jvp: Arc::clone(jvp),
+                variable: variable.name.clone(),
+                variable_type: input.schema().field(index).data_type().clone(),
+                origins: Cell::all_of(input, index)?,
+                seed: None,
+                cell: None,
+            });
+            let (variable, reading) = (Variable::Column(index), Reading::Together);
+            wanted.push(Asked { variable, reading, wanted: columns.keys().copied().collect() });
+        }
+        let Context { names, grown, .. } = context;
+        let carried = carried(input.clone(), wanted, directions, names, grown)?;
+        for (asked, tangents) in asked.into_iter().zip(&carried.tangents) {
+            self.note(asked, tangents);
+        }
+        self.plans = vec![carried.plan];
+        Ok(())
+    }
+
+    /// The tangents that calls will ask for over the only input.
+    fn asked_ahead<'c>(
+        &self,
+        input: &LogicalPlan,
+        calls: &'c [(DirectionalDerivative, Arc<ScalarUDF>)],
+    ) -> Result<Vec<AskedAhead<'c>>> {
+        let mut asked: Vec<AskedAhead> = vec![];
+        for (call, jvp) in calls {
+            let read = depends_on(call.function, input.schema())?;
+            for term in &call.terms {
+                let Expr::Column(named) = term.variable else { continue };
+                // Of what can be no variable `simplify` says what is wrong.
+                let is_float = term.variable.get_type(input.schema()).is_ok_and(|data_type| is_float(&data_type));
+                let Some((_, variable)) = self.find(named).filter(|_| is_float) else { continue };
+                let columns = self.may_vary(&read, 0, &variable);
+                match asked.iter_mut().find(|known| known.jvp == jvp && known.variable == variable) {
+                    Some(known) => known.columns.extend(columns),
+                    None => asked.push(AskedAhead { jvp, variable, columns }),
+                }
+            }
+        }
+        asked.retain(|asked| !asked.columns.is_empty());
+        Ok(asked)
+    }
+
+    /// Notes tangents for the calls that will ask for them.
+    fn note(&mut self, AskedAhead { jvp, variable, columns }: AskedAhead, tangents: &Tangents) {
+        for (index, column) in columns {
+            // Where no rows mix, both are the same.
+            for reading in [Reading::Together, Reading::OwnRow { by_value: false }] {
+                let (jvp, variable, column) = (Arc::clone(jvp), variable.clone(), column.clone());
+                self.known.push(Known { jvp, reading, variable, column, tangent: tangents.get(index) });
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Taking `stop_gradient` away once no derivative is left to be taken.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::Transformed;
+use datafusion_expr::LogicalPlan;
+use datafusion_optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use xql_autodiff::vocabulary::functions::remove_stop_gradient;
+
+use crate::vocabulary::nodes::with_expressions;
+
+/// The optimizer rule that puts `x` in the place of `stop_gradient(x)`, to be put behind all others: a derivative is taken while
+/// expressions are simplified, and has to find it.
+///
+/// ```text
+/// Projection: stop_gradient(t.x) * 2 AS y      ->      Projection: t.x * 2 AS y
+/// ```
+#[derive(Debug)]
+pub struct EliminateStopGradient;
+
+impl OptimizerRule for EliminateStopGradient {
+    fn name(&self) -> &str {
+        "remove_stop_gradient"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        with_expressions(plan, remove_stop_gradient)
+    }
+}

@@ -1,0 +1,263 @@
+//! Which columns of a plan vary with one of them, where all rows of that move together.
+
+use datafusion_common::{Column, DFSchema, Result};
+use datafusion_expr::{Expr, LogicalPlan, RecursiveQuery, TableScan};
+use std::collections::BTreeSet;
+use xql_autodiff::vocabulary::types::can_vary;
+
+use super::direction::{Direction, Variable};
+use super::propagate::{is_by_row, is_constant_beside};
+use super::recursive_query::check_passed_on;
+use crate::aggregate_rules::{self, arguments};
+use crate::plan::over_input::over_input;
+use crate::shared_relation::SharedRelation;
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::names::Names;
+use crate::vocabulary::origin::{Origin, origin};
+use crate::vocabulary::work_table::{is_work_table, source_column};
+
+/// Whether expressions over a plan vary with one of its columns.
+pub fn varies(
+    (direction, names): (&Direction, &Names),
+    plan: &LogicalPlan,
+    variable: usize,
+    exprs: &[&Expr],
+) -> Result<bool> {
+    let needs = direction.needs(plan.schema(), Variable::Column(variable), exprs.iter().copied())?;
+    let varying = Dependence { direction, names, iterated: vec![] }.varying(plan, variable, &needs)?;
+    for expr in exprs {
+        if varies_with(direction, expr, plan.schema(), &varying)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether an expression over a schema varies with one of these columns. One that may not is refused.
+fn varies_with(direction: &Direction, expr: &Expr, schema: &DFSchema, varying: &BTreeSet<usize>) -> Result<bool> {
+    let mut tangents = Tangents::default();
+    for index in varying {
+        tangents.set(*index, Tangent::One);
+    }
+    Ok(direction.linearize(expr, schema, &tangents)? != Linearized::Known(Tangent::Zero))
+}
+
+/// A variable that is followed through a plan.
+struct Dependence<'d> {
+    direction: &'d Direction,
+    /// The names of what has been added.
+    names: &'d Names,
+    /// The recursive queries into whose recursive term it is followed, the innermost last.
+    iterated: Vec<Iterated>,
+}
+
+/// A recursive query.
+struct Iterated {
+    name: String,
+    /// The column that is the variable, which every iteration passes on.
+    variable: usize,
+    /// The columns of its work table that vary.
+    varying: BTreeSet<usize>,
+    /// Those that the recursive term reads.
+    asked: BTreeSet<usize>,
+}
+
+impl Dependence<'_> {
+    /// Those of the wanted columns that vary with the variable. What the carrier refuses counts as varying.
+    #[recursive::recursive]
+    fn varying(&mut self, plan: &LogicalPlan, variable: usize, wanted: &BTreeSet<usize>) -> Result<BTreeSet<usize>> {
+        let mut varying: BTreeSet<usize> = wanted.iter().copied().filter(|index| *index == variable).collect();
+        let may_vary = |index: &usize| *index != variable && can_vary(plan.schema().field(*index).data_type());
+        let wanted: BTreeSet<usize> = wanted.iter().copied().filter(may_vary).collect();
+        if wanted.is_empty() {
+            return Ok(varying);
+        }
+        if let LogicalPlan::TableScan(scan) = plan {
+            varying.extend(self.scanned(scan, variable, wanted)?);
+            return Ok(varying);
+        }
+        let Origin::Below(sources) = origin(plan, variable)? else {
+            match plan {
+                LogicalPlan::RecursiveQuery(query) => check_passed_on(query, variable, &self.direction.variable)?,
+                _ if !is_constant_beside(plan) => varying.extend(wanted),
+                _ => {}
+            }
+            return Ok(varying);
+        };
+        if let LogicalPlan::RecursiveQuery(query) = plan {
+            varying.extend(self.iterated(query, variable, wanted)?);
+            return Ok(varying);
+        }
+        for (number, input) in plan.inputs().into_iter().enumerate() {
+            let source = sources.iter().find(|(source, _)| *source == number).map(|(_, column)| *column);
+            varying.extend(self.by_way_of((plan, number), input, source, &wanted)?);
+        }
+        Ok(varying)
+    }
+
+    /// Those of the wanted columns of a node that vary by way of one of its inputs, which has the variable in this column if it has it.
+    fn by_way_of(
+        &mut self,
+        (plan, number): (&LogicalPlan, usize),
+        input: &LogicalPlan,
+        source: Option<usize>,
+        wanted: &BTreeSet<usize>,
+    ) -> Result<BTreeSet<usize>> {
+        let exprs = computed(plan, number)?;
+        let exprs = || wanted.iter().filter_map(|index| Some((*index, exprs.get(*index)?.as_ref()?)));
+        let seen = source.map_or(Variable::Outer, Variable::Column);
+        let needs = self.direction.needs(input.schema(), seen, exprs().flat_map(|(_, expr)| arguments(expr)))?;
+        let below = match source {
+            Some(column) => self.varying(input, column, &needs)?,
+            None if is_by_row(input, self.names) => BTreeSet::new(),
+            None if input.all_out_ref_exprs().is_empty() => BTreeSet::new(),
+            None => needs,
+        };
+        let mut varying = BTreeSet::new();
+        for (index, expr) in exprs() {
+            let varies_below = |expr: &Expr| varies_with(self.direction, expr, input.schema(), &below);
+            let varies = match unaliased(expr) {
+                function @ (Expr::AggregateFunction(_) | Expr::WindowFunction(_)) => {
+                    aggregate_rules::varies(function, varies_below)?
+                }
+                expr => varies_below(expr)?,
+            };
+            varying.extend(varies.then_some(index));
+        }
+        Ok(varying)
+    }
+
+    /// Those of the wanted columns of a scan that vary.
+    fn scanned(&mut self, scan: &TableScan, variable: usize, wanted: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
+        if let Some(relation) = SharedRelation::scanned(scan) {
+            for iterated in &self.iterated {
+                if SharedRelation::reads_iteration(relation.plan(), &iterated.name)? {
+                    return Ok(wanted);
+                }
+            }
+            return Ok(BTreeSet::new());
+        }
+        let found = self.iterated.iter_mut().rev().find(|iterated| is_work_table(scan, &iterated.name));
+        let Some(iterated) = found.filter(|iterated| source_column(scan, variable) == iterated.variable) else {
+            return Ok(BTreeSet::new());
+        };
+        iterated.asked.extend(wanted.iter().map(|index| source_column(scan, *index)));
+        Ok(wanted.into_iter().filter(|index| iterated.varying.contains(&source_column(scan, *index))).collect())
+    }
+
+    /// Those of the wanted columns of a recursive query that vary, in any iteration.
+    fn iterated(
+        &mut self,
+        query: &RecursiveQuery,
+        variable: usize,
+        wanted: BTreeSet<usize>,
+    ) -> Result<BTreeSet<usize>> {
+        let mut asked = wanted.clone();
+        let mut varying = BTreeSet::new();
+        loop {
+            let first = self.varying(&query.static_term, variable, &asked)?;
+            let name = query.name.clone();
+            self.iterated.push(Iterated { name, variable, varying: varying.clone(), asked: asked.clone() });
+            let later = self.varying(&query.recursive_term, variable, &asked);
+            let needed = self.iterated.pop().map_or_else(BTreeSet::new, |iterated| iterated.asked);
+            let vary: BTreeSet<usize> = first.union(&later?).copied().collect();
+            if needed == asked && vary == varying {
+                return Ok(wanted.intersection(&varying).copied().collect());
+            }
+            (asked, varying) = (needed, vary);
+        }
+    }
+}
+
+/// What computes the columns of a node over an input of it, those of lists and structs and window functions included.
+fn computed(plan: &LogicalPlan, input: usize) -> Result<Vec<Option<Expr>>> {
+    let mut computed = over_input(plan, input)?;
+    match plan {
+        LogicalPlan::Window(window) => {
+            computed.truncate(computed.len() - window.window_expr.len());
+            computed.extend(window.window_expr.iter().cloned().map(Some));
+        }
+        LogicalPlan::Unnest(unnest) => {
+            let below = unnest.dependency_indices.iter();
+            let column = |index: &usize| Expr::Column(Column::from(unnest.input.schema().qualified_field(*index)));
+            computed = below.map(|index| Some(column(index))).collect();
+        }
+        _ => {}
+    }
+    Ok(computed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::DataType;
+    use datafusion_catalog::cte_worktable::CteWorkTable;
+    use datafusion_catalog::default_table_source::provider_as_source;
+    use datafusion_expr::{LogicalPlanBuilder, col, lit};
+    use datafusion_functions_aggregate::expr_fn::{count, regr_avgx, sum};
+    use std::sync::Arc;
+
+    fn direction() -> Direction {
+        Direction {
+            jvp: Arc::new(xql_autodiff::jvp()),
+            variable: "w".to_owned(),
+            variable_type: DataType::Float64,
+            origins: vec![],
+            seed: None,
+            cell: None,
+        }
+    }
+
+    /// `SELECT w, x, w * x AS q FROM (VALUES (1.0, 2.0)) AS t(w, x)`
+    fn model() -> Result<LogicalPlanBuilder> {
+        let values = LogicalPlanBuilder::values(vec![vec![lit(1.0), lit(2.0)]])?;
+        let t = values.project([col("column1").alias("w"), col("column2").alias("x")])?;
+        t.project([col("w"), col("x"), (col("w") * col("x")).alias("q")])
+    }
+
+    /// Which of the columns vary with the first one.
+    fn varying(plan: &LogicalPlan) -> Result<Vec<String>> {
+        let mut found = vec![];
+        for column in plan.schema().columns() {
+            let expr = Expr::Column(column.clone());
+            if varies((&direction(), &Names::default()), plan, 0, &[&expr])? {
+                found.push(column.name);
+            }
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn what_is_computed_from_the_variable_varies() -> Result<()> {
+        assert_eq!(varying(&model()?.build()?)?, ["w", "q"]);
+        assert_eq!(varying(&model()?.filter(col("q").gt(lit(1.0)))?.distinct()?.build()?)?, ["w", "q"]);
+        Ok(())
+    }
+
+    #[test]
+    fn an_aggregate_varies_if_its_formula_does() -> Result<()> {
+        let functions = [
+            sum(col("q")).alias("s"),
+            sum(col("x")).alias("of_x"),
+            count(col("q")).alias("n"),
+            regr_avgx(col("q"), col("x")).alias("avgx"),
+        ];
+        let plan = model()?.aggregate([col("w")], functions)?.build()?;
+        assert_eq!(varying(&plan)?, ["w", "s"]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_column_of_a_recursive_query_varies_if_it_does_in_some_iteration() -> Result<()> {
+        // SELECT w, 0.0 AS a, 0.0 AS b, 0.0 AS c ... UNION ALL SELECT w, b, w, c FROM r
+        let zero = |name: &str| lit(0.0).alias(name);
+        let start = model()?.project([col("w"), zero("a"), zero("b"), zero("c")])?;
+        let table = CteWorkTable::new("r", Arc::clone(start.schema().inner()));
+        let scan = LogicalPlanBuilder::scan("r", provider_as_source(Arc::new(table)), None)?;
+        let step = scan.project([col("w"), col("b").alias("a"), col("w").alias("b"), col("c")])?.build()?;
+        let plan = start.to_recursive_query("r".to_owned(), step, false)?.build()?;
+        assert_eq!(varying(&plan)?, ["w", "a", "b"]);
+        Ok(())
+    }
+}

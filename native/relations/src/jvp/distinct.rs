@@ -1,0 +1,93 @@
+//! DISTINCT and DISTINCT ON.
+
+use datafusion_common::Result;
+use datafusion_expr::{Aggregate, Distinct, DistinctOn, Expr, ExprSchemable, LogicalPlan, Projection};
+use std::sync::Arc;
+
+use super::equal_tangents::{EqualTangents, InRows};
+use super::expressions::Expressions;
+use super::hoist_volatile::VolatileColumns;
+use super::propagate::{Carried, Propagation, Request};
+use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::names::columns;
+
+/// The rows that are kept keep their tangents.
+pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[Request]) -> Result<Carried> {
+    match distinct {
+        Distinct::All(input) => all(carrier, input, requests),
+        Distinct::On(on) => first_of_each(carrier, on, requests),
+    }
+}
+
+/// Equal rows are one row, whose tangents are those they agree on. Where they differ there is no derivative: NaN.
+///
+/// ```text
+/// Distinct:
+///   Projection: p.w, p.w * d.x AS q
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// Projection: w, q, CASE WHEN ∂q low + 0 != ∂q high + 0 THEN NaN ELSE ∂q low END AS ∂q/∂w #2
+///   Aggregate: groupBy=[[w, q]], aggr=[[min(∂q/∂w) AS ∂q low, max(∂q/∂w) AS ∂q high]]
+///     Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+/// ```
+fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[Request]) -> Result<Carried> {
+    let asked = requests.iter().map(|request| request.passed_on().by_value()).collect();
+    let carried = carrier.carry(input.as_ref().clone(), asked)?;
+    let mut agreements = EqualTangents::default();
+    let mut agreed = vec![];
+    for (direction, tangents) in carrier.directions.iter().zip(&carried.tangents) {
+        let mut of_rows = Tangents::default();
+        for (index, tangent) in tangents.iter() {
+            let tangent = match tangent {
+                Tangent::Column(of_rows) => {
+                    let tangent = Expr::Column(of_rows.column.clone());
+                    let data_type = tangent.get_type(carried.plan.schema())?;
+                    let column = input.schema().field(index).name();
+                    let inactive = of_rows.condition();
+                    let in_rows = InRows { tangent, inactive, rolled_up: None, data_type, column };
+                    agreements.add(in_rows, direction, carrier.names)?
+                }
+                constant => constant.clone(),
+            };
+            of_rows.set(index, tangent);
+        }
+        agreed.push(of_rows);
+    }
+    if agreements.exprs.is_empty() {
+        return Ok(Carried { plan: LogicalPlan::Distinct(Distinct::All(input)), tangents: agreed });
+    }
+    let keys = columns(input.schema());
+    let aggregate = Aggregate::try_new(Arc::new(carried.plan), keys.clone(), agreements.aggregates)?;
+    let exprs = keys.into_iter().chain(agreements.exprs).collect();
+    let plan = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(aggregate)))?;
+    Ok(Carried { plan: LogicalPlan::Projection(plan), tangents: agreed })
+}
+
+/// DISTINCT ON keeps a row, and so its tangents.
+///
+/// ```text
+/// DistinctOn: on_expr=[[d.g]], select_expr=[[p.w, p.w * d.x AS q]]
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// DistinctOn: on_expr=[[d.g]], select_expr=[[p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w]]
+/// ```
+fn first_of_each(carrier: &mut Propagation, on: DistinctOn, requests: &[Request]) -> Result<Carried> {
+    let DistinctOn { on_expr, select_expr, sort_expr, input, .. } = on;
+    // The order is evaluated for each column that is selected.
+    let mut draws = VolatileColumns::new(carrier.names);
+    let on_expr = on_expr.into_iter().map(|on| draws.ordering(on)).collect();
+    let sort_expr = sort_expr.map(|order| draws.order(order));
+    let input = draws.below(input)?;
+    let mut expressions = Expressions::new(select_expr, input.schema(), requests)?;
+    let asked = expressions.asked(&carrier.directions, requests)?;
+    let carried = carrier.carry(Arc::unwrap_or_clone(input), asked)?;
+    let tangents = expressions.add_tangents(&carrier.directions, requests, &carried, carrier.names)?;
+    let on = DistinctOn::try_new(on_expr, expressions.exprs, sort_expr, Arc::new(carried.plan))?;
+    Ok(Carried { plan: LogicalPlan::Distinct(Distinct::On(on)), tangents })
+}

@@ -1,0 +1,94 @@
+//! Joins.
+
+use datafusion_common::{JoinType, Result, plan_err};
+use datafusion_expr::{Join, LogicalPlan, SubqueryAlias};
+
+use super::direction::{Direction, Variable};
+use super::propagate::{Asked, Carried, Propagation, Reading, Request};
+use crate::vocabulary::decorrelated::decorrelated;
+
+/// Tangents pass a join as its columns do, so they are NULL on rows that an outer join extends.
+///
+/// ```text
+/// Left Join:  Filter: m.id = n.i
+///   Projection: d.id, p.w, p.w * d.x AS q
+///   TableScan: n
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// Left Join:  Filter: m.id = n.i
+///   Projection: d.id, p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+///   TableScan: n
+/// ```
+pub fn join(carrier: &mut Propagation, join: Join, requests: &[Request]) -> Result<Carried> {
+    let width = join.left.schema().fields().len();
+    // Those that only test the left side have no columns of it.
+    let shift = match join.join_type {
+        JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => 0,
+        JoinType::Inner
+        | JoinType::Left
+        | JoinType::Right
+        | JoinType::Full
+        | JoinType::LeftSemi
+        | JoinType::LeftAnti
+        | JoinType::LeftMark => width,
+    };
+    let (mut to_left, mut to_right) = (vec![], vec![]);
+    for request in requests {
+        let (left, right): (Vec<_>, Vec<_>) = request.asked.wanted.iter().partition(|index| **index < shift);
+        to_left.push(request.of_input(0, left.into_iter().copied().collect()));
+        to_right.push(request.of_input(1, right.into_iter().map(|index| index - shift).collect()));
+    }
+    if let Some(subquery) = decorrelated(&join) {
+        check_decorrelated(carrier, subquery, &to_right)?;
+    }
+    let plan = LogicalPlan::Join(join);
+    let [left, right] = [plan.inputs()[0].clone(), plan.inputs()[1].clone()];
+    let left = carrier.carry(left, to_left)?;
+    let right = carrier.carry(right, to_right)?;
+    let mut tangents = left.tangents;
+    for (tangents, of_right) in tangents.iter_mut().zip(&right.tangents) {
+        for (index, tangent) in of_right.iter() {
+            tangents.set(index + shift, tangent.clone());
+        }
+    }
+    let plan = plan.with_new_exprs(plan.expressions(), vec![left.plan, right.plan])?;
+    Ok(Carried { plan, tangents })
+}
+
+/// The error for a correlated subquery that varies with the rows of a variable beside it: it is no other reference to them, as the right
+/// side of a join is that the user wrote.
+fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked: &[Asked]) -> Result<()> {
+    for (number, asked) in asked.iter().enumerate() {
+        if !asked.wanted.is_empty() && varies(carrier, number, subquery, asked)? {
+            return plan_err!(
+                "a correlated subquery reads the rows that {} comes from, and a column has its value. Write the expression of the column \
+                 in the call itself, in place of the column, or write the subquery as a join",
+                carrier.directions[number].variable
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether columns of a subquery vary with the cells of a variable, wherever it reads them. What cannot be followed counts as varying.
+fn varies(carrier: &mut Propagation, number: usize, subquery: &SubqueryAlias, asked: &Asked) -> Result<bool> {
+    let direction = carrier.directions[number].clone();
+    for cell in &direction.origins {
+        if !cell.is_read_by(&subquery.input)? {
+            continue;
+        }
+        let cell = Some(cell.clone());
+        let everywhere = Direction { cell, seed: None, origins: vec![], ..direction.clone() };
+        let asked = Asked { variable: Variable::Everywhere, reading: Reading::Together, wanted: asked.wanted.clone() };
+        let Ok((_, tangents)) = carrier.tried(everywhere, subquery.input.as_ref().clone(), asked) else {
+            return Ok(true);
+        };
+        if tangents.iter().next().is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

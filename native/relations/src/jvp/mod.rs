@@ -1,0 +1,76 @@
+//! Tangents of the columns of a plan, carried up from where the variables originate.
+//!
+//! There is a file for each kind of node, which says what the node asks of its inputs and how its columns get their tangents from theirs.
+//! `carrier` walks from a node to its inputs and back, in one or more directions.
+
+mod aggregate;
+mod dependence;
+mod direction;
+mod distinct;
+mod equal_tangents;
+mod expressions;
+mod filter;
+mod hoist_volatile;
+mod iterations;
+mod join;
+mod projection;
+mod propagate;
+mod recursive_query;
+mod row_local;
+mod shared_tangents;
+mod subquery_alias;
+mod table_scan;
+mod union;
+mod unnest;
+mod window;
+
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::LogicalPlan;
+
+use crate::shared_relation::Iterations;
+use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::{above_queries, shown};
+pub use direction::{Direction, Variable};
+pub use hoist_volatile::VolatileColumns;
+pub use propagate::{Asked, Carried, Reading};
+use propagate::{Propagation, Request};
+pub use row_local::is_plain;
+pub use shared_tangents::{Cell, SharedTangents};
+pub use window::cells::is_one_cell;
+
+/// The plan with the tangents that are asked for in each direction.
+pub fn carried(
+    plan: LogicalPlan,
+    asked: Vec<Asked>,
+    directions: Vec<Direction>,
+    names: &mut Names,
+    shared: &mut SharedTangents,
+) -> Result<Carried> {
+    Propagation::new(names, shared, directions, rule).carry(plan, asked)
+}
+
+/// What each kind of node does in forward mode.
+fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[Request]) -> Result<Carried> {
+    match plan {
+        LogicalPlan::Projection(projection) => projection::projection(carrier, projection, requests),
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Subquery(_) => filter::same_columns(carrier, &plan, requests),
+        LogicalPlan::SubqueryAlias(alias) => subquery_alias::subquery_alias(carrier, alias, requests),
+        LogicalPlan::Join(join) => join::join(carrier, join, requests),
+        LogicalPlan::Union(union) => union::union(carrier, &union, requests),
+        LogicalPlan::Distinct(distinct) => distinct::distinct(carrier, distinct, requests),
+        LogicalPlan::Aggregate(aggregate) => aggregate::aggregate(carrier, aggregate, requests),
+        LogicalPlan::Window(window) => window::window(carrier, window, requests),
+        LogicalPlan::Unnest(unnest) => unnest::unnest(carrier, &unnest, requests),
+        LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(carrier, query, requests),
+        LogicalPlan::TableScan(scan) => table_scan::table_scan(carrier, scan, requests),
+        LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan, requests.len())),
+        LogicalPlan::Extension(_) if Iterations::of(&plan).is_some() => iterations::iterations(carrier, plan, requests),
+        LogicalPlan::Extension(_) | above_queries!() => {
+            plan_err!("derivatives by {} cannot pass through {}", carrier.variable_of(requests), shown(&plan))
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Projections.
+
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::{LogicalPlan, Projection};
+use std::sync::Arc;
+
+use super::expressions::Expressions;
+use super::propagate::{Carried, Propagation, Request};
+
+/// What an expression computes has a tangent, which is one more expression.
+///
+/// ```text
+/// Projection: p.w, p.b, p.w * d.x + p.b AS q
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// Projection: p.w, p.b, p.w * d.x + p.b AS q, jvp(p.w * d.x + p.b, p.w, 1) AS ∂q/∂w, jvp(p.w * d.x + p.b, p.b, 1) AS ∂q/∂b
+/// ```
+pub fn projection(carrier: &mut Propagation, projection: Projection, requests: &[Request]) -> Result<Carried> {
+    let Projection { expr, input, schema, .. } = projection;
+    let mut expressions = Expressions::new(expr, input.schema(), requests)?;
+    let asked = expressions.asked(&carrier.directions, requests)?;
+    let carried = carrier.carry(Arc::unwrap_or_clone(input), asked)?;
+    let tangents = expressions.add_tangents(&carrier.directions, requests, &carried, carrier.names)?;
+    let fields = schema.iter().map(|(table, field)| (table.cloned(), Arc::clone(field)));
+    let dependencies = schema.functional_dependencies().clone();
+    let schema = DFSchema::new_with_metadata(fields.chain(expressions.added).collect(), schema.metadata().clone())?;
+    let schema = Arc::new(schema.with_functional_dependencies(dependencies)?);
+    let plan = Projection::try_new_with_schema(expressions.exprs, Arc::new(carried.plan), schema)?;
+    Ok(Carried { plan: LogicalPlan::Projection(plan), tangents })
+}

@@ -1,0 +1,452 @@
+//! Carrying tangents up a plan: what is the same at every node.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, JoinType, Result, TableReference, plan_err};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::types::can_vary;
+
+use super::direction::{Direction, Variable};
+use super::shared_tangents::SharedTangents;
+use crate::plan::recursion::WorkTable;
+use crate::shared_relation::SharedRelation;
+use crate::tangents::tangent::{self, Inactive, Tangent, Tangents};
+use crate::vocabulary::identity::is_same;
+use crate::vocabulary::names::{Names, with_columns};
+use crate::vocabulary::nodes::{above_queries, any_node, shown};
+use crate::vocabulary::origin::{Origin, origin};
+
+/// What moves with the variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// All rows of the variable, together.
+    Together,
+    /// In each row the cell of the variable that this row has. In a group above, the cells of one value are one.
+    OwnRow {
+        /// Whether there is such a group above.
+        by_value: bool,
+    },
+    /// The row's own cell, while the values of window functions stay as they are.
+    WindowsFixed,
+}
+
+/// What is asked of a node in one direction.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The variable as the node sees it.
+    pub variable: Variable,
+    /// What moves with the variable.
+    pub reading: Reading,
+    /// The columns whose tangents are wanted.
+    pub wanted: BTreeSet<usize>,
+}
+
+impl Asked {
+    /// Nothing.
+    pub fn nothing() -> Self {
+        Self { variable: Variable::Outer, reading: Reading::Together, wanted: BTreeSet::new() }
+    }
+
+    /// The same below rows that are made one where they have the same value of the variable.
+    pub fn by_value(self) -> Self {
+        match self.reading {
+            Reading::OwnRow { .. } => Self { reading: Reading::OwnRow { by_value: true }, ..self },
+            Reading::Together | Reading::WindowsFixed => self,
+        }
+    }
+}
+
+/// What is asked of a node in one direction, with the variable as its inputs see it.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What is asked of the node.
+    pub asked: Asked,
+    /// The variable as each input sees it.
+    pub inputs: Vec<Variable>,
+}
+
+impl Request {
+    /// What the node asks of an input, if it needs the tangents of these columns there.
+    pub fn of_input(&self, input: usize, wanted: BTreeSet<usize>) -> Asked {
+        Asked { variable: self.inputs[input], reading: self.asked.reading, wanted }
+    }
+
+    /// What a node with one input asks of it, if it passes on the columns of that.
+    pub fn passed_on(&self) -> Asked {
+        self.of_input(0, self.asked.wanted.clone())
+    }
+
+    /// Whether tangents are wanted.
+    pub fn is_active(&self) -> bool {
+        !self.asked.wanted.is_empty()
+    }
+}
+
+/// A node whose columns have tangents.
+#[derive(Debug)]
+pub struct Carried {
+    /// The node, with added columns, in an order of its own.
+    pub plan: LogicalPlan,
+    /// For each direction the tangents of the columns, by their positions in the node as it was.
+    pub tangents: Vec<Tangents>,
+}
+
+impl Carried {
+    /// A node of which no column varies in any of so many directions.
+    pub fn constant(plan: LogicalPlan, directions: usize) -> Self {
+        Self { plan, tangents: vec![Tangents::default(); directions] }
+    }
+}
+
+/// What a node does: it asks for the tangents of its inputs and computes those of its own columns from them.
+pub type Rule = fn(&mut Propagation, LogicalPlan, &[Request]) -> Result<Carried>;
+
+/// Carries tangents up a plan, in several directions at once.
+pub struct Propagation<'a> {
+    /// The names of added columns.
+    pub names: &'a mut Names,
+    /// The shared relations that have got tangents.
+    pub shared: &'a mut SharedTangents,
+    /// The variables.
+    pub directions: Vec<Direction>,
+    /// The recursive queries whose recursive term is being carried through, the innermost last.
+    pub recursions: Vec<Recursion>,
+    rule: Rule,
+}
+
+/// The further columns that a column of a recursive query has by one that varies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Further {
+    /// What its tangent is called.
+    pub tangent: String,
+    /// What the column behind it is called that says where it is inactive, if one of the terms says so.
+    pub inactive: Option<String>,
+}
+
+/// A recursive query on whose recursive term the carrier is.
+#[derive(Debug)]
+pub struct Recursion {
+    /// The variable of each direction, as the query sees it.
+    pub variables: Vec<Variable>,
+    /// The columns that vary, each in a direction, with the names of their tangents. These are the further columns of the work table, in
+    /// this order.
+    pub varying: BTreeMap<(usize, usize), Further>,
+    /// The work table with those tangents.
+    pub table: WorkTable,
+    /// The columns whose tangents the recursive term asked for, each in a direction.
+    pub asked: BTreeSet<(usize, usize)>,
+}
+
+impl Further {
+    /// How many columns these are.
+    pub fn width(&self) -> usize {
+        1 + usize::from(self.inactive.is_some())
+    }
+
+    /// The tangent that a relation has in these columns.
+    pub fn carried(&self, relation: Option<TableReference>, data_type: DataType) -> Tangent {
+        let column = |name: &String| Column::new(relation.clone(), name);
+        let inactive = self.inactive.as_ref().map(|name| Inactive { column: column(name), data_type });
+        Tangent::Column(tangent::Carried { column: column(&self.tangent), inactive })
+    }
+}
+
+/// How a direction goes on at a node.
+enum Onward {
+    /// No column varies here.
+    Constant,
+    /// This column is the variable.
+    Is(usize),
+    /// This column is the variable, and moves along the seed.
+    Moves(usize),
+    /// The inputs see the variable so.
+    Below(Vec<Variable>),
+}
+
+impl<'a> Propagation<'a> {
+    /// A carrier in these directions, by the rule that says what each node does.
+    pub fn new(names: &'a mut Names, shared: &'a mut SharedTangents, directions: Vec<Direction>, rule: Rule) -> Self {
+        Self { names, shared, directions, recursions: vec![], rule }
+    }
+
+    /// The plan with the tangents that are asked for in each direction.
+    #[recursive::recursive]
+    pub fn carry(&mut self, plan: LogicalPlan, mut asked: Vec<Asked>) -> Result<Carried> {
+        let mut own = vec![];
+        for (direction, asked) in self.directions.iter().zip(&mut asked) {
+            let mut tangents = Tangents::default();
+            if let (Variable::Column(index), None) = (asked.variable, &direction.seed)
+                && asked.wanted.remove(&index)
+            {
+                tangents.set(index, Tangent::One);
+            }
+            asked.wanted.retain(|index| can_vary(plan.schema().field(*index).data_type()));
+            own.push(tangents);
+        }
+        if asked.iter().all(|asked| asked.wanted.is_empty()) || self.is_constant(&plan, &asked) {
+            return Ok(Carried { plan, tangents: own });
+        }
+        let mut carried = self.node(plan, asked)?;
+        for (tangents, own) in carried.tangents.iter_mut().zip(own) {
+            tangents.extend(own);
+        }
+        Ok(carried)
+    }
+
+    /// The plan with tangents in one direction after the other.
+    pub fn carry_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[Request]) -> Result<Carried> {
+        let schema = Arc::clone(plan.schema());
+        let mut all = vec![];
+        for (number, Request { asked, .. }) in requests.iter().enumerate() {
+            // Tangents in other directions may have moved the columns.
+            let now = |index: usize| plan.schema().index_of_column(&Column::from(schema.qualified_field(index)));
+            let variable = match asked.variable {
+                Variable::Column(index) => Variable::Column(now(index)?),
+                other => other,
+            };
+            let moved = asked.wanted.iter().map(|index| Ok((now(*index)?, *index)));
+            let moved = moved.collect::<Result<BTreeMap<_, _>>>()?;
+            let wanted = moved.keys().copied().collect();
+            let carried = self.carry_in(number, plan, Asked { variable, reading: asked.reading, wanted })?;
+            plan = carried.0;
+            let mut tangents = Tangents::default();
+            for (index, tangent) in carried.1.iter() {
+                if let Some(index) = moved.get(&index) {
+                    tangents.set(*index, tangent.clone());
+                }
+            }
+            all.push(tangents);
+        }
+        Ok(Carried { plan, tangents: all })
+    }
+
+    /// The plan with the tangents that are asked for in one direction.
+    pub fn carry_in(&mut self, direction: usize, plan: LogicalPlan, asked: Asked) -> Result<(LogicalPlan, Tangents)> {
+        let mut all = vec![Asked::nothing(); self.directions.len()];
+        all[direction] = asked;
+        let mut carried = self.carry(plan, all)?;
+        Ok((carried.plan, carried.tangents.swap_remove(direction)))
+    }
+
+    /// The plan with the tangents that are asked for in a direction that is none of the carrier's.
+    pub fn carry_along(
+        &mut self,
+        direction: Direction,
+        plan: LogicalPlan,
+        asked: Asked,
+    ) -> Result<(LogicalPlan, Tangents)> {
+        self.directions.push(direction);
+        let carried = self.carry_in(self.directions.len() - 1, plan, asked);
+        self.directions.pop();
+        carried
+    }
+
+    /// What a plan would be with the tangents that are asked for in a direction that is none of the carrier's.
+    pub fn tried(&mut self, direction: Direction, plan: LogicalPlan, asked: Asked) -> Result<(LogicalPlan, Tangents)> {
+        let (mut names, mut shared) = (self.names.clone(), self.shared.clone());
+        let mut carrier = Propagation::new(&mut names, &mut shared, vec![direction], self.rule);
+        carrier.carry_in(0, plan, asked)
+    }
+
+    /// The name of the variable in the first direction that wants tangents, for messages.
+    pub fn variable_of(&self, requests: &[Request]) -> &str {
+        let mut wanting = self.directions.iter().zip(requests).filter(|(_, request)| request.is_active());
+        wanting.next().map_or("", |(direction, _)| &direction.variable)
+    }
+
+    /// Whether a plan only passes on columns of tables, so that none of them varies with another.
+    fn is_constant(&self, plan: &LogicalPlan, asked: &[Asked]) -> bool {
+        let mut active = self.directions.iter().zip(asked).filter(|(_, asked)| !asked.wanted.is_empty());
+        let by_columns =
+            active.all(|(direction, asked)| direction.seed.is_none() && matches!(asked.variable, Variable::Column(_)));
+        by_columns && self.recursions.is_empty() && computes_nothing(plan)
+    }
+
+    fn node(&mut self, plan: LogicalPlan, asked: Vec<Asked>) -> Result<Carried> {
+        let mut requests = vec![];
+        let mut here = vec![];
+        for (direction, mut asked) in self.directions.iter().zip(asked) {
+            let onward = match asked.wanted.is_empty() {
+                true => Onward::Constant,
+                false => onward(&plan, &asked, direction, (self.shared, self.names))?,
+            };
+            let inputs = match &onward {
+                Onward::Below(inputs) => inputs.clone(),
+                Onward::Constant | Onward::Is(_) | Onward::Moves(_) => {
+                    asked.wanted.clear();
+                    vec![Variable::Outer; plan.inputs().len()]
+                }
+            };
+            here.push(onward);
+            requests.push(Request { asked, inputs });
+        }
+        let schema = Arc::clone(plan.schema());
+        let is_constant = !requests.iter().any(Request::is_active);
+        let mut carried = match is_constant {
+            true => Carried::constant(plan, requests.len()),
+            false => (self.rule)(self, plan, &requests)?,
+        };
+        let mut moved = vec![];
+        for ((direction, onward), tangents) in self.directions.iter().zip(here).zip(&mut carried.tangents) {
+            match (onward, &direction.seed) {
+                (Onward::Is(index), _) => tangents.set(index, Tangent::One),
+                (Onward::Moves(index), Some(seed)) => {
+                    let field = schema.field(index);
+                    let seed = seed.clone().cast_to(&direction.tangent_type(field.data_type()), &schema)?;
+                    tangents.set(index, direction.add_computed(seed, field.name(), &mut moved, self.names).into());
+                }
+                _ => {}
+            }
+        }
+        Ok(Carried { plan: with_columns(carried.plan, moved)?, ..carried })
+    }
+}
+
+/// How a direction goes on at a node of which it wants tangents.
+fn onward(
+    plan: &LogicalPlan,
+    asked: &Asked,
+    direction: &Direction,
+    (shared, names): (&SharedTangents, &Names),
+) -> Result<Onward> {
+    let inputs = plan.inputs();
+    let index = match (asked.variable, &direction.cell) {
+        (Variable::Outer, cell) if plan.all_out_ref_exprs().is_empty() => {
+            // A gradient by row may have been joined to rows that do not vary themselves.
+            if cell.is_none() || !any_node(plan, |node| Ok(has_by_row_beside(node, names)))? {
+                return Ok(Onward::Constant);
+            }
+            None
+        }
+        (Variable::Everywhere, Some(cell)) if is_same(plan, &cell.origin) => return Ok(Onward::Is(cell.position)),
+        (Variable::Everywhere, Some(cell)) if shared.moves(plan, cell)? => {
+            return Ok(Onward::Below(vec![Variable::Everywhere; inputs.len()]));
+        }
+        (Variable::Everywhere, _) => return Ok(Onward::Constant),
+        (Variable::Outer, _) => None,
+        (Variable::Column(index), _) => Some(index),
+    };
+    let from = index.map(|index| origin(plan, index)).transpose()?;
+    let sources = match index.zip(from) {
+        Some((index, Origin::Here)) if direction.seed.is_some() => return Ok(Onward::Moves(index)),
+        Some((_, Origin::Here)) if is_constant_beside(plan) => return Ok(Onward::Constant),
+        Some((_, Origin::Here)) | None => vec![],
+        Some((_, Origin::Below(sources))) => sources,
+    };
+    if let (Some(seed), Some(_)) = (&direction.seed, index) {
+        check_one_row_each(plan, seed, &direction.variable)?;
+    }
+    let seen_by = |(number, input): (usize, &&LogicalPlan)| match sources.iter().find(|(source, _)| *source == number) {
+        // The rows of a relation that a gradient by row has numbered have the variable.
+        Some((_, column)) if direction.cell.is_none() => Variable::Column(*column),
+        _ if is_by_row(input, names) => Variable::Everywhere,
+        Some((_, column)) => Variable::Column(*column),
+        None => Variable::Outer,
+    };
+    Ok(Onward::Below(inputs.iter().enumerate().map(seen_by).collect()))
+}
+
+/// Whether the other columns of a node that computes the variable are known not to be computed from it.
+pub fn is_constant_beside(plan: &LogicalPlan) -> bool {
+    match plan {
+        // The recursive query knows which columns of its work table vary.
+        LogicalPlan::RecursiveQuery(_) | LogicalPlan::TableScan(_) => false,
+        // A node of another library may pass the variable on, and compute anything from it.
+        LogicalPlan::Extension(_) => plan.inputs().is_empty(),
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_)
+        | above_queries!() => true,
+    }
+}
+
+/// Refuses a seed that is another one in each row on its way through a node that makes one row of several, or several of one.
+fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result<()> {
+    if keeps_rows_apart(plan) {
+        return Ok(());
+    }
+    plan_err!(
+        "the direction {seed} is not the same in all rows, and cannot pass from {variable} through {}. Take the derivative by a \
+         column of one row, along {variable} + eps * {seed}",
+        shown(plan)
+    )
+}
+
+/// Whether each row of a node is of one row of its input.
+fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_) => false,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => true,
+    }
+}
+
+/// Whether a gradient by row has added all of a plan, beside which the variable is not.
+pub fn is_by_row(plan: &LogicalPlan, names: &Names) -> bool {
+    let fields = plan.schema().fields();
+    !fields.is_empty() && fields.iter().all(|field| names.has_given(field.name()))
+}
+
+/// Whether a node is rows of a variable with a gradient by them beside.
+fn has_by_row_beside(node: &LogicalPlan, names: &Names) -> bool {
+    match node {
+        LogicalPlan::Join(join) => {
+            join.join_type == JoinType::Left && is_by_row(&join.right, names) && !is_by_row(&join.left, names)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a plan passes on columns of tables only, so that none of them varies with another.
+#[recursive::recursive]
+fn computes_nothing(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(scan) => SharedRelation::scanned(scan).is_none(),
+        LogicalPlan::Join(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Filter(_) | LogicalPlan::Sort(_) => {
+            plan.inputs().into_iter().all(computes_nothing)
+        }
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => false,
+    }
+}

@@ -1,0 +1,206 @@
+//! Recursive queries.
+
+use arrow::datatypes::{DataType, Field};
+use datafusion_common::{DFSchemaRef, Result, internal_err, plan_err};
+use datafusion_expr::{LogicalPlan, RecursiveQuery};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::direction::{Direction, Variable};
+use super::propagate::{Asked, Carried, Further, Propagation, Recursion, Request};
+use crate::plan::recursion::{Term, WorkTable};
+use crate::shared_relation::looked_through;
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::names::columns;
+use crate::vocabulary::origin::in_work_table;
+
+/// A column, in a direction.
+type InDirection = (usize, usize);
+
+/// A variable that every iteration passes on unchanged is followed through all of them: the columns that vary with it
+/// carry their tangents in columns of the recursive query.
+///
+/// ```text
+/// RecursiveQuery: is_distinct=false
+///   Projection: 0 AS s, p.w, 1 AS q
+///     TableScan: p
+///   Projection: o.s + 1, o.w, o.q + o.w * o.q
+///     TableScan: o
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// RecursiveQuery: is_distinct=false
+///   Projection: s, w, q, 0 AS ∂q/∂w
+///     Projection: 0 AS s, p.w, 1 AS q
+///       TableScan: p
+///   Projection: s, w, q, ∂q AS ∂q/∂w
+///     Projection: o.s + 1 AS s, o.w, o.q + o.w * o.q AS q, jvp(o.q + o.w * o.q, o.w, 1, o.q, o.∂q/∂w) AS ∂q
+///       TableScan: o projection=[s, w, q, ∂q/∂w]
+/// ```
+pub fn recursive_query(carrier: &mut Propagation, query: RecursiveQuery, requests: &[Request]) -> Result<Carried> {
+    let passed_on = passed_on(&query, &carrier.directions, requests)?;
+    let variable = |direction: usize| requests[direction].asked.variable;
+    let mut wanted: BTreeSet<InDirection> = BTreeSet::new();
+    for direction in passed_on {
+        wanted.extend(requests[direction].asked.wanted.iter().map(|index| (direction, *index)));
+    }
+    if wanted.is_empty() {
+        return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query), requests.len()));
+    }
+    let mut varying = BTreeMap::new();
+    // Which columns vary, and which the recursive term reads to compute their tangents, grows until it is consistent.
+    loop {
+        let names = carrier.names.clone();
+        let (start, step, recursion) = terms(carrier, &query, requests, &wanted, &varying)?;
+        let needed: BTreeSet<InDirection> = wanted.union(&recursion.asked).copied().collect();
+        let varies = |(direction, index): &InDirection| {
+            let of_term = |term: &Carried| term.tangents[*direction].get(*index) != Tangent::Zero;
+            variable(*direction) != Variable::Column(*index) && (of_term(&start) || of_term(&step))
+        };
+        let vary: BTreeSet<InDirection> = needed.iter().copied().filter(varies).collect();
+        let is_told = |(direction, index): &InDirection| {
+            [&start, &step].iter().any(|term| term.tangents[*direction].get(*index).is_told())
+        };
+        let told: BTreeSet<InDirection> = vary.iter().copied().filter(is_told).collect();
+        let known: BTreeSet<InDirection> =
+            varying.iter().filter(|(_, further)| further.inactive.is_some()).map(|(column, _)| *column).collect();
+        if needed == wanted && vary.iter().eq(varying.keys()) && told.is_subset(&known) {
+            if let Some((direction, _)) = varying.keys().next() {
+                carrier.shared.check_unrolled(&query.name, &carrier.directions[*direction].variable)?;
+            }
+            return with_tangents(query, [start, step], recursion, &carrier.directions);
+        }
+        *carrier.names = names;
+        wanted = needed;
+        for (direction, index) in vary {
+            let column = query.static_term.schema().field(index).name();
+            let variable = &carrier.directions[direction].variable;
+            let further = varying
+                .entry((direction, index))
+                .or_insert_with(|| Further { tangent: carrier.names.tangent(column, variable), inactive: None });
+            if told.contains(&(direction, index)) && further.inactive.is_none() {
+                further.inactive = Some(carrier.names.part("inactive"));
+            }
+        }
+    }
+}
+
+/// The directions that are to be followed through the iterations.
+fn passed_on(query: &RecursiveQuery, directions: &[Direction], requests: &[Request]) -> Result<Vec<usize>> {
+    let mut passed_on = vec![];
+    for (number, (direction, request)) in directions.iter().zip(requests).enumerate() {
+        match request.asked.variable {
+            _ if !request.is_active() => {}
+            Variable::Everywhere => {
+                return plan_err!(
+                    "{} is a recursive query in a gradient by row, and derivatives by {} cannot pass through it",
+                    query.name,
+                    direction.variable
+                );
+            }
+            Variable::Column(index) if in_work_table(&query.recursive_term, index, &query.name)? != Some(index) => {
+                // The other columns of the query are not computed from it.
+                check_passed_on(query, index, &direction.variable)?;
+            }
+            Variable::Column(_) | Variable::Outer => passed_on.push(number),
+        }
+    }
+    Ok(passed_on)
+}
+
+/// The terms with tangents of the wanted columns, where the work table has those of the varying ones, and what the recursive term has
+/// asked of it.
+fn terms(
+    carrier: &mut Propagation,
+    query: &RecursiveQuery,
+    requests: &[Request],
+    wanted: &BTreeSet<InDirection>,
+    varying: &BTreeMap<InDirection, Further>,
+) -> Result<(Carried, Carried, Recursion)> {
+    let asked = |direction: usize, request: &Request| {
+        let wanted = wanted.range((direction, 0)..(direction + 1, 0)).map(|(_, index)| *index);
+        Asked { wanted: wanted.collect(), ..request.asked }
+    };
+    let asked: Vec<_> = requests.iter().enumerate().map(|(number, request)| asked(number, request)).collect();
+    let schema = query.static_term.schema();
+    let further = varying.iter().flat_map(|((direction, index), Further { tangent, inactive })| {
+        let field = schema.field(*index);
+        let data_type = carrier.directions[*direction].tangent_type(field.data_type());
+        let inactive = inactive.iter().map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
+        [Arc::new(Field::new(tangent, data_type, field.is_nullable()))].into_iter().chain(inactive)
+    });
+    let table = WorkTable::widened(query, further);
+    let start = carrier.carry(query.static_term.as_ref().clone(), asked.clone())?;
+    let variables = requests.iter().map(|request| request.asked.variable).collect();
+    carrier.recursions.push(Recursion { variables, varying: varying.clone(), table, asked: BTreeSet::new() });
+    let step = carrier.carry(query.recursive_term.as_ref().clone(), asked);
+    match carrier.recursions.pop() {
+        Some(recursion) => Ok((start, step?, recursion)),
+        None => internal_err!("a recursive query was left twice"),
+    }
+}
+
+/// The query of these terms.
+fn with_tangents(
+    query: RecursiveQuery,
+    [start, step]: [Carried; 2],
+    recursion: Recursion,
+    directions: &[Direction],
+) -> Result<Carried> {
+    let Recursion { varying, table, .. } = recursion;
+    let Some((direction, _)) = varying.keys().next() else {
+        return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query), directions.len()));
+    };
+    if query.is_distinct {
+        return plan_err!(
+            "{} is a recursive query with UNION, which compares whole rows, so derivatives by {} cannot pass through it. \
+             Write UNION ALL",
+            query.name,
+            directions[*direction].variable
+        );
+    }
+    let term = |before: &DFSchemaRef, carried: Carried| -> Result<Term> {
+        let own = columns(before);
+        let mut further = vec![];
+        for ((direction, index), Further { inactive, .. }) in &varying {
+            let tangent = carried.tangents[*direction].get(*index);
+            let told = inactive.as_ref().map(|_| tangent.inactive()).transpose()?;
+            let tangent = Linearized::Known(tangent);
+            further.push(directions[*direction].column(&tangent, &own[*index], before, carried.plan.schema())?);
+            further.extend(told);
+        }
+        Ok(Term { before: Arc::clone(before), plan: carried.plan, further })
+    };
+    let (start, step) = (term(query.static_term.schema(), start)?, term(query.recursive_term.schema(), step)?);
+    let mut tangents = vec![Tangents::default(); directions.len()];
+    for ((direction, index), further) in &varying {
+        let data_type = directions[*direction].tangent_type(query.static_term.schema().field(*index).data_type());
+        tangents[*direction].set(*index, further.carried(None, data_type));
+    }
+    Ok(Carried { plan: table.query(start, step)?, tangents })
+}
+
+/// Refuses a variable that every iteration passes on by way of a shared relation, so that other columns may be computed from it:
+///
+/// ```sql
+/// SELECT 0 AS step, val, lr FROM start
+/// UNION ALL
+/// SELECT step + 1, val - lr * grad((SELECT SUM(val * val) FROM r), val), lr FROM r WHERE step < 9  -- grad(val, lr) of this
+/// ```
+pub fn check_passed_on(query: &RecursiveQuery, index: usize, variable: &str) -> Result<()> {
+    let term = looked_through(query.recursive_term.as_ref().clone())?;
+    match in_work_table(&term, index, &query.name)? == Some(index) {
+        true => refused_for_gradients_in(&query.name, variable),
+        false => Ok(()),
+    }
+}
+
+/// The error for a recursive query whose iterations take gradients by row of their own rows.
+pub fn refused_for_gradients_in<T>(name: &str, variable: &str) -> Result<T> {
+    plan_err!(
+        "the iterations of the recursive query {name} take a gradient by its own rows, and derivatives by {variable} cannot pass \
+         through them. Write the iterations as CTEs, one after the other"
+    )
+}

@@ -1,0 +1,39 @@
+//! Plans through which tangents in several directions are carried together.
+
+use datafusion_common::Result;
+use datafusion_expr::LogicalPlan;
+
+use crate::shared_relation::SharedRelation;
+use crate::vocabulary::nodes::{above_queries, has_subquery};
+
+/// Whether a plan mixes rows by aggregates alone, so that all rows of a variable may move together, and reads no shared relations.
+#[recursive::recursive]
+pub fn is_plain(plan: &LogicalPlan) -> Result<bool> {
+    match plan {
+        LogicalPlan::TableScan(scan) => return Ok(SharedRelation::scanned(scan).is_none()),
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::EmptyRelation(_) => {}
+        LogicalPlan::Window(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => return Ok(false),
+    }
+    for input in plan.inputs() {
+        if !is_plain(input)? {
+            return Ok(false);
+        }
+    }
+    Ok(!has_subquery(plan)? && !plan.contains_outer_reference())
+}

@@ -1,0 +1,281 @@
+//! Shared relations that have got tangents as further columns.
+//!
+//! A plan only scans them, so that they are replaced wherever they are scanned when all have got theirs.
+
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, lit, when};
+use datafusion_functions_aggregate::count::count_all;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::fixed_points::FixedPoints;
+use crate::physical::Id;
+use crate::shared_relation::{Given, Replaced, SharedRelation};
+use crate::tangents::tangent::Tangents;
+use crate::version::table_scan;
+use crate::vocabulary::expressions::failing;
+use crate::vocabulary::identity::is_same;
+use crate::vocabulary::names::{Names, with_columns};
+use crate::vocabulary::nodes::any_node;
+use crate::vocabulary::source::{Source, source_of, sources_of};
+use crate::vocabulary::work_table::source_column;
+
+/// A variable with one cell, which moves wherever it is read.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The relation that has it, and its position there.
+    pub origin: LogicalPlan,
+    /// The position of its column there.
+    pub position: usize,
+}
+
+/// The shared relations that have got tangents, and what is given to iterations with tangents.
+#[derive(Debug, Default, Clone)]
+pub struct SharedTangents {
+    relations: Vec<WithTangents>,
+    given: Vec<GivenTangents>,
+    /// The recursive queries whose derivatives are those of their limits, which have tangents of iterations only.
+    fixed_points: FixedPoints,
+}
+
+/// Rows that are given to iterations, with tangents.
+#[derive(Debug, Clone)]
+struct GivenTangents {
+    by: Cell,
+    given: Given,
+    /// By the position of a column that of its tangent.
+    places: BTreeMap<usize, usize>,
+}
+
+/// A shared relation and the same with tangents.
+#[derive(Debug, Clone)]
+struct WithTangents {
+    of: Arc<SharedRelation>,
+    by: Cell,
+    /// The relation with tangents behind its columns, before the number of the row.
+    relation: Arc<SharedRelation>,
+    /// The tangents of its columns, as columns of it.
+    tangents: Tangents,
+}
+
+impl Cell {
+    /// The cells of column number `index` of a plan: several for one of a UNION.
+    pub fn all_of(plan: &LogicalPlan, index: usize) -> Result<Vec<Self>> {
+        let sources = sources_of(plan, index)?.into_iter();
+        Ok(sources.map(|Source { origin, position, .. }| Self { origin, position }).collect())
+    }
+
+    /// The cell of column number `index` of a plan, looked for in shared relations too, if one of these reads it beside the column
+    /// itself.
+    pub fn of(plan: &LogicalPlan, index: usize) -> Result<Option<Self>> {
+        if !SharedRelation::is_scanned_in(plan)? {
+            return Ok(None);
+        }
+        let Some(mut source) = source_of(plan, index)? else { return Ok(None) };
+        let mut numbered = vec![];
+        while let (Some(relation), LogicalPlan::TableScan(scan)) =
+            (SharedRelation::scanned_by(&source.origin), &source.origin)
+        {
+            let position = source_column(scan, source.position);
+            if position >= relation.plan().schema().fields().len() {
+                return Ok(None);
+            }
+            let Some(below) = source_of(relation.plan(), position)? else { return Ok(None) };
+            // The numbered rows of the relation in which the column originates are that relation.
+            if below.path.len() == 1 {
+                numbered.push(relation);
+            }
+            source = below;
+        }
+        let Source { origin, position, .. } = source;
+        let cell = Self { origin, position };
+        Ok(cell.is_shared_in(plan, &numbered)?.then_some(cell))
+    }
+
+    /// Whether a shared relation in a plan reads it, other than those that are the numbered rows of its origin.
+    fn is_shared_in(&self, plan: &LogicalPlan, numbered: &[Arc<SharedRelation>]) -> Result<bool> {
+        any_node(plan, |node| match SharedRelation::scanned_by(node) {
+            Some(relation) if !relation.is_common() && !numbered.iter().any(|own| Arc::ptr_eq(own, &relation)) => {
+                self.is_read_by(relation.plan())
+            }
+            _ => Ok(false),
+        })
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it reads it.
+    pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
+        SharedRelation::any_node_in(plan, &|node| is_same(node, &self.origin))
+    }
+
+    /// A plan with a column of it, a tangent by the cell, as one that is an error when the query runs if there is more than one cell:
+    /// what a gradient by row reads would not know which of them moves.
+    pub fn checked(
+        &self,
+        plan: LogicalPlan,
+        tangent: &Column,
+        variable: &str,
+        names: &mut Names,
+    ) -> Result<(LogicalPlan, Column)> {
+        if self.origin.max_rows().is_some_and(|rows| rows <= 1) {
+            return Ok((plan, tangent.clone()));
+        }
+        let rows = names.part("rows");
+        let counted = vec![count_all().unalias_nested().data.alias(rows.clone())];
+        let counted = Aggregate::try_new(Arc::new(self.origin.clone()), vec![], counted)?;
+        let rows = Expr::Column(Column::new_unqualified(rows));
+        let plan = LogicalPlanBuilder::from(plan).cross_join(LogicalPlan::Aggregate(counted))?.build()?;
+        let tangent = Expr::Column(tangent.clone());
+        let what = format!(
+            " cells of {variable}, by each of which a gradient by row has a derivative of its own: differentiate by a column of a \
+             one-row table, as eps in {variable} + eps * v"
+        );
+        let error = failing([lit("VariableError: "), rows.clone(), lit(what)], tangent.get_type(plan.schema())?);
+        let name = names.part(&tangent.qualified_name().1);
+        let checked = when(rows.gt(lit(1_i64)), error).otherwise(tangent)?.alias(name.clone());
+        Ok((with_columns(plan, vec![checked])?, Column::new_unqualified(name)))
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.position == other.position && is_same(&self.origin, &other.origin)
+    }
+}
+
+impl SharedTangents {
+    /// None, in a session in which these recursive queries have the derivatives of their limits.
+    pub fn beside(fixed_points: FixedPoints) -> Self {
+        Self { fixed_points, ..Self::default() }
+    }
+
+    /// Refuses to carry tangents through the iterations of a recursive query whose derivative is that of its limit.
+    pub fn check_unrolled(&self, query: &str, variable: &str) -> Result<()> {
+        if self.fixed_points.tolerance(query).is_none() {
+            return Ok(());
+        }
+        plan_err!(
+            "the derivative of the recursive query {query} by {variable} would go through its iterations, and xql.fixed_point asks for that of \
+             its limit, which only gradients by row have: grad((SELECT ... FROM {query} ...), ...). SET xql.fixed_point = 0 goes through \
+             all iterations"
+        )
+    }
+
+    fn of(&self, relation: &Arc<SharedRelation>) -> Option<&WithTangents> {
+        self.relations.iter().find(|known| Arc::ptr_eq(&known.of, relation))
+    }
+
+    /// Notes that a relation has got tangents by a cell.
+    pub fn add(&mut self, of: Arc<SharedRelation>, by: Cell, relation: SharedRelation, tangents: Tangents) {
+        self.relations.push(WithTangents { of, by, relation: Arc::new(relation), tangents });
+    }
+
+    /// Notes that rows which are given have got tangents by a cell, at these places by the positions of their columns.
+    pub fn add_given(&mut self, by: Cell, given: Given, places: BTreeMap<usize, usize>) {
+        self.given.push(GivenTangents { by, given, places });
+    }
+
+    /// The rows that are given under an id with tangents by a cell, and where these are, if they vary with it.
+    pub fn given(&self, id: Id, cell: &Cell) -> Option<(&Given, &BTreeMap<usize, usize>)> {
+        // Those that have got tangents last have them by all columns, the tangents before included.
+        let known = self.given.iter().rev().find(|known| known.given.id() == id && known.by.is(cell))?;
+        Some((&known.given, &known.places))
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it reads a cell, or rows that are given and vary with it.
+    pub fn moves(&self, plan: &LogicalPlan, cell: &Cell) -> Result<bool> {
+        let is_given = |node: &LogicalPlan| match node {
+            LogicalPlan::TableScan(scan) if !self.given.is_empty() => {
+                Given::scanned(scan).is_some_and(|given| self.given(given.id(), cell).is_some())
+            }
+            _ => false,
+        };
+        SharedRelation::any_node_in(plan, &|node| is_given(node) || is_same(node, &cell.origin))
+    }
+
+    /// The relation with all tangents that it has got.
+    pub fn latest(&self, relation: &Arc<SharedRelation>) -> Arc<SharedRelation> {
+        let mut latest = Arc::clone(relation);
+        while let Some(known) = self.of(&latest) {
+            latest = Arc::clone(&known.relation);
+        }
+        latest
+    }
+
+    /// The tangents by a cell of these columns of a relation, if it has got some, and the relation that has them: itself, or what has come
+    /// of it.
+    pub fn by(
+        &self,
+        relation: &Arc<SharedRelation>,
+        cell: &Cell,
+        columns: &BTreeSet<usize>,
+    ) -> Option<(&Arc<SharedRelation>, &Tangents)> {
+        if let Some(known) = self.before(relation, cell, columns) {
+            let own = self.relations.iter().find(|known| Arc::ptr_eq(&known.relation, relation))?;
+            return Some((&own.relation, &known.tangents));
+        }
+        let mut known = self.of(relation)?;
+        while !known.by.is(cell) {
+            known = self.of(&known.relation)?;
+        }
+        Some((&known.relation, &known.tangents))
+    }
+
+    /// How a relation has got the tangents of these columns by a cell, which it had before.
+    fn before(&self, relation: &Arc<SharedRelation>, cell: &Cell, columns: &BTreeSet<usize>) -> Option<&WithTangents> {
+        let mut relation = relation;
+        loop {
+            let known = self.relations.iter().find(|known| Arc::ptr_eq(&known.relation, relation))?;
+            let width = known.of.plan().schema().fields().len();
+            if known.by.is(cell) && columns.iter().all(|column| *column < width) {
+                return Some(known);
+            }
+            relation = &known.of;
+        }
+    }
+
+    /// The plan with scans of the relations that have got tangents, so that each is still computed once.
+    pub fn scanned_in(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if self.relations.is_empty() { Ok(Transformed::no(plan)) } else { self.scanned(plan, &mut Replaced::default()) }
+    }
+
+    #[recursive::recursive]
+    fn scanned(&self, plan: LogicalPlan, replaced: &mut Replaced) -> Result<Transformed<LogicalPlan>> {
+        plan.transform_down_with_subqueries(|node| {
+            let LogicalPlan::TableScan(scan) = node else { return Ok(Transformed::no(node)) };
+            let Some(relation) = SharedRelation::scanned(&scan) else {
+                return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+            };
+            let latest = self.latest(&relation);
+            let latest = replaced.by(&latest, |plan, replaced| self.scanned(plan, replaced))?;
+            if Arc::ptr_eq(&latest, &relation) {
+                return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+            }
+            let (scan, _) = rescan(scan, [&relation, &latest], &BTreeSet::new(), &mut |name| name.to_owned())?;
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        })
+    }
+}
+
+/// The scan of a relation with more columns, of the same columns and those added. `name` names those that the relation had not.
+/// Gives the names of all columns too.
+pub fn rescan(
+    scan: TableScan,
+    [before, after]: [&Arc<SharedRelation>; 2],
+    added: &BTreeSet<usize>,
+    name: &mut dyn FnMut(&str) -> String,
+) -> Result<(TableScan, Vec<String>)> {
+    let (was, is) = (before.columns().count(), after.columns().count());
+    // The number of the row stays the last.
+    let moved = |position: usize| if before.is_numbered() && position + 1 == was { is - 1 } else { position };
+    let mut names: Vec<Option<String>> = vec![None; is];
+    for (position, field) in scan.source.schema().fields().iter().enumerate() {
+        names[moved(position)] = Some(field.name().clone());
+    }
+    let names: Vec<_> =
+        names.into_iter().zip(after.columns()).map(|(known, own)| known.unwrap_or_else(|| name(own))).collect();
+    let width = scan.projected_schema.fields().len();
+    let mut projection: Vec<_> = (0..width).map(|index| moved(source_column(&scan, index))).collect();
+    projection.extend(added.iter().filter(|column| !projection.contains(column)).copied().collect::<Vec<_>>());
+    let TableScan { table_name, filters, fetch, .. } = scan;
+    let source = after.read_as(&names);
+    Ok((table_scan(table_name, source, projection, filters, fetch)?, names))
+}

@@ -1,0 +1,197 @@
+//! Scans: of tables, of the work tables of recursive queries, and of shared relations.
+
+use datafusion_common::{Column, Result, internal_err};
+use datafusion_expr::{Expr, LogicalPlan, Projection, TableScan};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::types::can_vary;
+
+use super::direction::{Direction, Variable};
+use super::propagate::{Asked, Carried, Propagation, Reading, Recursion, Request};
+use super::recursive_query::refused_for_gradients_in;
+use super::shared_tangents::{Cell, rescan};
+use crate::physical::Id;
+use crate::shared_relation::{Given, Iterations, SharedRelation};
+use crate::tangents::tangent::{Tangent, Tangents};
+use crate::version::table_scan as table_scan_of;
+use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::work_table::source_column;
+
+/// A table is where variables originate, so its columns do not vary, except for those of a work table and of a shared relation.
+pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[Request]) -> Result<Carried> {
+    if let Some(relation) = SharedRelation::scanned(&scan) {
+        for recursion in &carrier.recursions {
+            if SharedRelation::reads_iteration(relation.plan(), recursion.table.name())? {
+                return refused_for_gradients_in(recursion.table.name(), carrier.variable_of(requests));
+            }
+        }
+        return shared(carrier, scan, relation, requests);
+    }
+    if let Some(id) = Given::scanned(&scan).map(|given| given.id()) {
+        return given(carrier, scan, id, requests);
+    }
+    let mut recursions = carrier.recursions.iter_mut().rev();
+    match recursions.find(|recursion| recursion.table.is_read_by(&scan)) {
+        Some(recursion) => work_table(recursion, &carrier.directions, scan, requests),
+        None => Ok(Carried::constant(LogicalPlan::TableScan(scan), requests.len())),
+    }
+}
+
+/// The columns of a work table that vary have tangents there.
+fn work_table(
+    recursion: &mut Recursion,
+    directions: &[Direction],
+    scan: TableScan,
+    requests: &[Request],
+) -> Result<Carried> {
+    let mut all = vec![];
+    let mut added = vec![];
+    for (direction, Request { asked, .. }) in requests.iter().enumerate() {
+        let mut tangents = Tangents::default();
+        let is_variable = match (asked.variable, recursion.variables[direction]) {
+            (Variable::Column(here), Variable::Column(there)) => source_column(&scan, here) == there,
+            _ => false,
+        };
+        for index in asked.wanted.iter().filter(|_| is_variable) {
+            let column = (direction, source_column(&scan, *index));
+            recursion.asked.insert(column);
+            let Some(further) = recursion.varying.get(&column) else { continue };
+            let before = recursion.varying.range(..column).map(|(_, further)| further.width()).sum::<usize>();
+            added.extend(before..before + further.width());
+            let data_type = directions[direction].tangent_type(scan.projected_schema.field(*index).data_type());
+            tangents.set(*index, further.carried(Some(scan.table_name.clone()), data_type));
+        }
+        all.push(tangents);
+    }
+    let scan = recursion.table.rescan(scan, added)?;
+    Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
+}
+
+/// The rows that an iteration is given have tangents by a cell if they vary with it.
+fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[Request]) -> Result<Carried> {
+    let mut all = vec![];
+    for (direction, Request { asked, .. }) in requests.iter().enumerate() {
+        let mut tangents = Tangents::default();
+        let cell = carrier.directions[direction].cell.as_ref();
+        if let Some((given, places)) = cell.and_then(|cell| carrier.shared.given(id, cell)) {
+            let width = scan.projected_schema.fields().len();
+            let mut projection: Vec<_> = (0..width).map(|index| source_column(&scan, index)).collect();
+            for index in &asked.wanted {
+                let Some(place) = places.get(&source_column(&scan, *index)) else { continue };
+                let name = given.schema().field(*place).name();
+                tangents.set(*index, Column::new(Some(scan.table_name.clone()), name).into());
+                projection.push(*place);
+            }
+            let TableScan { table_name, filters, fetch, .. } = scan;
+            scan = table_scan_of(table_name, given.source(), projection, filters, fetch)?;
+        }
+        all.push(tangents);
+    }
+    Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
+}
+
+/// What a gradient by row reads is computed once, by relations that the plan only scans. Where it varies with a variable of one
+/// cell, they get tangents as further columns:
+///
+/// ```text
+/// TableScan: ∂groups projection=[∂sum]     ->     TableScan: ∂groups projection=[∂sum, ∂sum/∂e]
+/// ```
+fn shared(
+    carrier: &mut Propagation,
+    mut scan: TableScan,
+    mut relation: Arc<SharedRelation>,
+    requests: &[Request],
+) -> Result<Carried> {
+    let mut all = vec![];
+    for (direction, request) in requests.iter().enumerate() {
+        let cell = carrier.directions[direction].cell.clone().filter(|_| request.is_active());
+        let found = match cell {
+            Some(cell) if carrier.shared.moves(relation.plan(), &cell)? => {
+                let read = request.asked.wanted.iter().map(|index| source_column(&scan, *index)).collect();
+                if carrier.shared.by(&relation, &cell, &read).is_none() {
+                    add_tangents(carrier, &relation, &cell, direction)?;
+                }
+                let Some((with, tangents)) = carrier.shared.by(&relation, &cell, &read) else {
+                    return internal_err!("a shared relation has no tangents");
+                };
+                let known = (with, tangents);
+                let (next, tangents) = with_tangents(scan, &relation, known, &request.asked.wanted, carrier.names)?;
+                (scan, relation) = (next, Arc::clone(with));
+                tangents
+            }
+            _ => Tangents::default(),
+        };
+        all.push(found);
+    }
+    Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
+}
+
+/// A scan of a shared relation with the tangents of the wanted columns.
+fn with_tangents(
+    scan: TableScan,
+    relation: &Arc<SharedRelation>,
+    (known, tangents): (&Arc<SharedRelation>, &Tangents),
+    wanted: &BTreeSet<usize>,
+    names: &mut Names,
+) -> Result<(TableScan, Tangents)> {
+    let wanted: Vec<_> = wanted.iter().map(|index| (*index, tangents.get(source_column(&scan, *index)))).collect();
+    let position = |column: &Column| known.columns().position(|name| name == column.name);
+    let added = wanted.iter().filter_map(|(_, tangent)| match tangent {
+        Tangent::Column(carried) => position(&carried.column),
+        Tangent::Zero | Tangent::One => None,
+    });
+    let added = added.collect();
+    let table = scan.table_name.clone();
+    let (scan, named) = rescan(scan, [relation, known], &added, &mut |name| names.part(name))?;
+    let mut found = Tangents::default();
+    for (index, tangent) in wanted {
+        let tangent = match tangent {
+            Tangent::Column(carried) => {
+                let named = position(&carried.column).and_then(|position| named.get(position));
+                let Some(named) = named else { return internal_err!("a tangent is not read") };
+                Column::new(Some(table.clone()), named.clone()).into()
+            }
+            constant => constant,
+        };
+        found.set(index, tangent);
+    }
+    Ok((scan, found))
+}
+
+/// Gives all columns of a shared relation tangents by the cell of a direction.
+fn add_tangents(
+    carrier: &mut Propagation,
+    relation: &Arc<SharedRelation>,
+    cell: &Cell,
+    direction: usize,
+) -> Result<()> {
+    let latest = carrier.shared.latest(relation);
+    let plan = latest.plan();
+    let fields = plan.schema().fields().iter().enumerate();
+    let wanted = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
+    let asked = Asked { variable: Variable::Everywhere, reading: Reading::Together, wanted };
+    let (carried, of_plan) = carrier.carry_in(direction, plan.clone(), asked)?;
+    if Iterations::of(&carried).is_some() {
+        // The tangents are its last columns already.
+        let with_tangents = latest.with_plan(carried);
+        carrier.shared.add(latest, cell.clone(), with_tangents, of_plan);
+        return Ok(());
+    }
+    let mut exprs = columns(plan.schema());
+    let mut tangents = Tangents::default();
+    for (index, tangent) in of_plan.iter() {
+        let tangent = match tangent {
+            Tangent::Column(carried) => {
+                let name = carrier.names.part(&carried.column.name);
+                exprs.push(Expr::Column(carried.column.clone()).alias(name.clone()));
+                Column::new_unqualified(name).into()
+            }
+            constant => constant.clone(),
+        };
+        tangents.set(index, tangent);
+    }
+    let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried))?);
+    let with_tangents = latest.with_plan(plan);
+    carrier.shared.add(latest, cell.clone(), with_tangents, tangents);
+    Ok(())
+}

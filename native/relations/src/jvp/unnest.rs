@@ -1,0 +1,52 @@
+//! Lists and structs, each element of which becomes a row or a column.
+
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::Unnest;
+use datafusion_expr::builder::unnest_with_options;
+
+use super::propagate::{Carried, Propagation, Request};
+use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::origin::is_unnested;
+
+/// Columns beside an unnested one keep their tangents. Elements of lists and structs have none.
+///
+/// ```text
+/// Unnest: lists[v] structs[]
+///   Projection: l.w, l.w * 2 AS q, l.v
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// Unnest: lists[v] structs[]
+///   Projection: l.w, l.w * 2 AS q, l.v, jvp(l.w * 2, l.w, 1) AS ∂q/∂w
+/// ```
+pub fn unnest(carrier: &mut Propagation, unnest: &Unnest, requests: &[Request]) -> Result<Carried> {
+    let source = |index: usize| unnest.dependency_indices.get(index).copied();
+    let asked = requests.iter().map(|request| {
+        let below = request.asked.wanted.iter().filter_map(|index| source(*index));
+        request.of_input(0, below.collect())
+    });
+    let asked = asked.collect();
+    let carried = carrier.carry(unnest.input.as_ref().clone(), asked)?;
+    let mut all = vec![];
+    for ((direction, request), below) in carrier.directions.iter().zip(requests).zip(&carried.tangents) {
+        let mut tangents = Tangents::default();
+        for index in &request.asked.wanted {
+            let Some(column) = source(*index) else { continue };
+            let tangent = below.get(column);
+            if is_unnested(unnest, column) && tangent != Tangent::Zero {
+                return plan_err!(
+                    "{} comes out of a list or struct that the query computes from {}. xql-ffi does not differentiate lists \
+                     and structs",
+                    unnest.schema.field(*index).name(),
+                    direction.variable
+                );
+            }
+            tangents.set(*index, tangent);
+        }
+        all.push(tangents);
+    }
+    let plan = unnest_with_options(carried.plan, unnest.exec_columns.clone(), unnest.options.clone())?;
+    Ok(Carried { plan, tangents: all })
+}

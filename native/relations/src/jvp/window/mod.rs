@@ -1,0 +1,142 @@
+//! Window functions.
+//!
+//! Where all rows of the variable move together, a function has its formula, as an aggregate has. `own_cell` has the derivative by the
+//! cell of the variable that each row has, for which `cells` numbers these and `below` finds the windows that a window reads.
+
+mod below;
+pub mod cells;
+pub mod functions;
+mod own_row;
+
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::{LogicalPlan, Window};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::messages::abbreviate;
+
+use super::direction::Variable;
+use super::propagate::{Carried, Propagation, Reading, Request};
+use crate::aggregate_rules::{Over, arguments};
+use crate::tangents::linearize::{null_with_column, of_type};
+use crate::tangents::tangent::{Linearized, Tangent};
+use crate::vocabulary::names::with_columns;
+use functions::{Windows, over_columns, with_windows_over_columns};
+
+/// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.
+pub fn window(carrier: &mut Propagation, window: Window, requests: &[Request]) -> Result<Carried> {
+    let by_rows = |request: &&(usize, &Request)| {
+        request.1.asked.reading != Reading::Together && matches!(request.1.inputs[0], Variable::Column(_))
+    };
+    let active: Vec<_> = requests.iter().enumerate().filter(|(_, request)| request.is_active()).collect();
+    let Some((direction, request)) = active.iter().find(by_rows) else {
+        let windows = Windows::of(window, carrier.names)?;
+        return of_all_rows(carrier, &windows, requests);
+    };
+    if active.len() > 1 {
+        return carrier.carry_one_by_one(LogicalPlan::Window(window), requests);
+    }
+    let windows = Windows::of(window, carrier.names)?;
+    match request.asked.reading {
+        _ if !carrier.recursions.is_empty() => of_iterations(carrier, windows, requests),
+        Reading::WindowsFixed => fixed(carrier, windows, requests),
+        Reading::OwnRow { by_value } => own_row::by_own_cell(carrier, *direction, &windows, request, by_value),
+        Reading::Together => of_all_rows(carrier, &windows, requests),
+    }
+}
+
+/// The functions with all of their rows moving.
+///
+/// ```text
+/// WindowAggr: windowExpr=[[sum(w * x) ORDER BY [id] AS s]]
+///   TableScan: t
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// Projection: w, x, id, ∂argument of sum, s, ∂sum, ∂sum AS ∂s/∂w
+///   WindowAggr: windowExpr=[[sum(w * x) ORDER BY [id] AS s, sum(∂argument of sum) ORDER BY [id] AS ∂sum]]
+///     Projection: w, x, id, jvp(w * x, w, 1) AS ∂argument of sum
+///       TableScan: t
+/// ```
+fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[Request]) -> Result<Carried> {
+    let Windows { input, functions, shown } = windows;
+    let asked = carrier.directions.iter().zip(requests).map(|(direction, request)| {
+        let wanted = &request.asked.wanted;
+        let mut below = windows.passed_on(wanted);
+        let read = windows.wanted(wanted).flat_map(|(_, function)| arguments(function));
+        below.extend(direction.needs(input.schema(), request.inputs[0], read)?);
+        Ok(request.of_input(0, below))
+    });
+    let asked = asked.collect::<Result<_>>()?;
+    let Carried { plan, tangents: mut all } = carrier.carry(input.clone(), asked)?;
+    let mut computed = functions.clone();
+    let (mut ranks, mut exprs) = (vec![], vec![]);
+    for ((direction, request), tangents) in carrier.directions.iter().zip(requests).zip(&mut all) {
+        let below = tangents.clone();
+        for (index, function) in windows.wanted(&request.asked.wanted) {
+            let mut rows = Over {
+                columns: input.schema(),
+                tangents: &below,
+                carried: plan.schema(),
+                jvp: &direction.jvp,
+                variable: &direction.variable,
+                names: carrier.names,
+                keys: &[],
+                ranks: &mut ranks,
+                computed: &mut computed,
+            };
+            let tangent = match rows.guarded(function)? {
+                Some(mut guarded) => {
+                    let field = shown.field(index);
+                    let data_type = direction.tangent_type(field.data_type());
+                    guarded.tangent = of_type(null_with_column(guarded.tangent, shown, index)?, &data_type);
+                    direction.add_carried(guarded, (field.name(), data_type), &mut exprs, carrier.names)?
+                }
+                None => Tangent::Zero,
+            };
+            tangents.set(index, tangent);
+        }
+    }
+    let mut read = vec![];
+    for added in computed.iter_mut().skip(functions.len()) {
+        over_columns(added, &mut read, carrier.names);
+    }
+    let plan = with_windows_over_columns(plan, ranks, carrier.names)?;
+    let plan = LogicalPlan::Window(Window::try_new(computed, Arc::new(with_columns(plan, read)?))?);
+    Ok(Carried { plan: with_columns(plan, exprs)?, tangents: all })
+}
+
+/// The columns of the input keep their tangents, and the functions stay as they are.
+fn fixed(carrier: &mut Propagation, windows: Windows, requests: &[Request]) -> Result<Carried> {
+    let asked = requests.iter().map(|request| request.of_input(0, windows.passed_on(&request.asked.wanted))).collect();
+    let carried = carrier.carry(windows.input, asked)?;
+    let plan = LogicalPlan::Window(Window::try_new(windows.functions, Arc::new(carried.plan))?);
+    Ok(Carried { plan, tangents: carried.tangents })
+}
+
+/// Functions of what varies over the rows of one iteration are refused: which cell these rows have is not carried along.
+fn of_iterations(carrier: &mut Propagation, windows: Windows, requests: &[Request]) -> Result<Carried> {
+    let input = &windows.input;
+    let asked = carrier.directions.iter().zip(requests).map(|(direction, request)| {
+        let read = windows.wanted(&request.asked.wanted).flat_map(|(_, function)| arguments(function));
+        Ok(request.of_input(0, direction.needs(input.schema(), request.inputs[0], read)?))
+    });
+    let asked = asked.collect::<Result<_>>()?;
+    let carried = carrier.carry(input.clone(), asked)?;
+    for ((direction, request), tangents) in carrier.directions.iter().zip(requests).zip(&carried.tangents) {
+        for (_, function) in windows.wanted(&request.asked.wanted) {
+            for argument in arguments(function) {
+                if direction.linearize(argument, input.schema(), tangents)? != Linearized::Known(Tangent::Zero) {
+                    return plan_err!(
+                        "{} in a recursive query varies with {} of the rows that it starts with, and iterations do not carry \
+                         the derivative by the row's own. Write jvp(..., {}, 1), in which all rows move",
+                        abbreviate(function),
+                        direction.variable,
+                        direction.variable
+                    );
+                }
+            }
+        }
+    }
+    fixed(carrier, windows, requests)
+}

@@ -1,0 +1,383 @@
+//! Window functions by the row's own cell of the variable.
+//!
+//! Relative to the cell of a row, a column has in the rows of its window the tangent
+//!
+//! ```text
+//! own [if that row has the same cell] + the sum over the windows below of k * d
+//! ```
+//!
+//! where `own` is the tangent of the column while the windows below stay as they are, `k` its tangent by such a window alone, and `d`
+//! what that window's own derivative is in the row. Where the window below is over whole partitions of no more keys, it moves in all
+//! rows alike, so that `d` is a factor:
+//!
+//! ```sql
+//! x - MAX(x) OVER ()                               -- own = 1, k = -1, d = [x is the greatest]
+//! SUM(exp(x - m)) OVER ()                          -- exp(x - m) + SUM(-exp(x - m)) OVER () * d
+//! ```
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, DFSchemaRef, Result, plan_err};
+use datafusion_expr::expr::WindowFunction;
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit, when};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::messages::abbreviate;
+use xql_autodiff::vocabulary::types::{can_vary, is_float};
+
+use super::below::{Below, windows_below};
+use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
+use super::functions::{Windows, over_columns};
+use crate::aggregate_rules::calls::is_choice;
+use crate::aggregate_rules::frames::with_windows;
+use crate::aggregate_rules::own_row::{OwnRow, is_known_by_own_cell, or_zero};
+use crate::aggregate_rules::{Guarded, Over, arguments};
+use crate::jvp::dependence::varies;
+use crate::jvp::direction::{Direction, Variable};
+use crate::jvp::propagate::{Asked, Carried, Propagation, Reading, Request};
+use crate::tangents::linearize::{null_with_column, of_type};
+use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::names::{Names, with_columns};
+
+/// How the derivative of a window function is found.
+enum Way {
+    /// As a sum over the row's own cell and the windows below, whose values are these columns.
+    Sum(Vec<Column>),
+    /// As if all rows moved, which must have one cell.
+    OneCell,
+}
+
+/// A window function that varies.
+struct Varying {
+    /// The number of its column.
+    index: usize,
+    function: Expr,
+    /// Whether it chooses one row of the window.
+    is_choice: bool,
+    way: Way,
+}
+
+/// What derivatives are computed from.
+struct Found<'f> {
+    /// The columns of the node.
+    shown: &'f DFSchemaRef,
+    passes: &'f Passes,
+    /// The column with the number of the cell that a row has, where it is asked for.
+    number: Option<Column>,
+}
+
+/// The tangents of the columns of a plan, which has become a plan with more.
+struct Pass {
+    schema: DFSchemaRef,
+    tangents: Tangents,
+}
+
+impl Pass {
+    fn of(&self, column: &Column) -> Result<Tangent> {
+        Ok(self.tangents.get(self.schema.index_of_column(column)?))
+    }
+}
+
+/// The tangents of the columns that window functions are over.
+struct Passes {
+    /// By the row's own cell.
+    all: Pass,
+    /// By the row's own cell, while the windows below stay as they are.
+    own: Pass,
+    /// By the value of each window below.
+    along: Vec<(Column, Pass)>,
+}
+
+/// What is computed over the input of a window node, each from that before it.
+struct Layers {
+    /// The node's own functions, and others over the same rows.
+    functions: Vec<Expr>,
+    ranks: Vec<Expr>,
+    terms: Vec<Expr>,
+    sums: Vec<Expr>,
+    derivatives: Vec<Expr>,
+}
+
+/// The window functions over an input by the row's own cell of the variable of a direction. `by_value` says whether the cells of one
+/// value are one.
+pub fn by_own_cell(
+    carrier: &mut Propagation,
+    direction: usize,
+    windows: &Windows,
+    request: &Request,
+    by_value: bool,
+) -> Result<Carried> {
+    let Variable::Column(variable) = request.inputs[0] else {
+        return plan_err!("the variable of a window is no column of its input");
+    };
+    let (wanted, directions) = (&request.asked.wanted, carrier.directions.len());
+    let columns_below = windows.input.schema().columns();
+    let repeat = by_value || !has_cells_of_its_own(&windows.input, variable)?;
+    let mut own = OwnRows { carrier, direction, of: columns_below[variable].clone(), repeat };
+    let mut plan = windows.input.clone();
+    let varying = own.varying(&mut plan, windows, wanted)?;
+    let needs_number = |varying: &Varying| repeat || varying.is_choice;
+    let number = match varying.iter().any(needs_number) {
+        true => Some(own.number(&mut plan, by_value)?),
+        false => None,
+    };
+    let below = windows.passed_on(wanted);
+    let shown_below = below.iter().map(|index| columns_below[*index].clone()).collect();
+    let passes = own.passes(&mut plan, Reading::OwnRow { by_value }, shown_below, &varying)?;
+
+    let mut tangents = Tangents::default();
+    for index in below {
+        tangents.set(index, passes.all.of(&columns_below[index])?);
+    }
+    let mut layers = Layers::new(windows.functions.clone());
+    let found = Found { shown: &windows.shown, passes: &passes, number };
+    for varying in varying {
+        let Some(mut derivative) = own.derivative(&varying, &found, &mut layers, plan.schema())? else { continue };
+        let field = windows.shown.field(varying.index);
+        let direction = &own.carrier.directions[direction];
+        let data_type = direction.tangent_type(field.data_type());
+        derivative.tangent = of_type(derivative.tangent, &data_type);
+        let (own_names, derivatives) = (&mut *own.carrier.names, &mut layers.derivatives);
+        let tangent = direction.add_carried(derivative, (field.name(), data_type), derivatives, own_names)?;
+        tangents.set(varying.index, tangent);
+    }
+    let mut carried = Carried::constant(layers.over(plan, windows.functions.len(), own.carrier.names)?, directions);
+    carried.tangents[direction] = tangents;
+    Ok(carried)
+}
+
+impl Layers {
+    fn new(functions: Vec<Expr>) -> Self {
+        Self { functions, ranks: vec![], terms: vec![], sums: vec![], derivatives: vec![] }
+    }
+
+    /// The plan with all of it, where so many of the functions are the node's own.
+    fn over(mut self, mut plan: LogicalPlan, own: usize, names: &mut Names) -> Result<LogicalPlan> {
+        self.functions.append(&mut self.ranks);
+        let mut read = vec![];
+        for added in self.functions.iter_mut().skip(own) {
+            over_columns(added, &mut read, names);
+        }
+        plan = with_columns(plan, read)?;
+        plan = with_windows(plan, self.functions)?;
+        plan = with_columns(plan, self.terms)?;
+        plan = with_windows(plan, self.sums)?;
+        with_columns(plan, self.derivatives)
+    }
+}
+
+/// The cells of a variable below a window node.
+struct OwnRows<'c, 'a> {
+    carrier: &'c mut Propagation<'a>,
+    /// The number of the direction.
+    direction: usize,
+    /// The column that is the variable.
+    of: Column,
+    /// Whether several rows may have one cell.
+    repeat: bool,
+}
+
+impl OwnRows<'_, '_> {
+    fn direction(&self) -> &Direction {
+        &self.carrier.directions[self.direction]
+    }
+
+    /// The window functions that vary, with how their derivatives are found. The plan gets the values of the windows below that
+    /// these read.
+    fn varying(&mut self, plan: &mut LogicalPlan, windows: &Windows, wanted: &BTreeSet<usize>) -> Result<Vec<Varying>> {
+        let mut varying = vec![];
+        for (index, function) in windows.wanted(wanted) {
+            let Expr::WindowFunction(call) = unaliased(function) else { continue };
+            let variable = plan.schema().index_of_column(&self.of)?;
+            if varies((self.direction(), self.carrier.names), plan, variable, &arguments(function))? {
+                let way = self.way(plan, function, call)?;
+                varying.push(Varying { index, function: function.clone(), is_choice: is_choice(call.fun.name()), way });
+            }
+        }
+        Ok(varying)
+    }
+
+    /// The column with the number of the cell that a row has, which the plan gets.
+    fn number(&mut self, plan: &mut LogicalPlan, by_value: bool) -> Result<Column> {
+        let position = plan.schema().index_of_column(&self.of)?;
+        let numbered = if by_value { numbered_by_value } else { numbered };
+        let (with_numbers, number) = numbered(std::mem::take(plan), position, self.carrier.names)?;
+        *plan = with_numbers;
+        Ok(number)
+    }
+
+    /// The tangents of columns of a plan, which gets columns for them: of those that are shown, and those that functions are over.
+    fn passes(
+        &mut self,
+        plan: &mut LogicalPlan,
+        reading: Reading,
+        mut wanted: Vec<Column>,
+        varying: &[Varying],
+    ) -> Result<Passes> {
+        let mut of_one_cell = vec![];
+        let mut sums: Vec<(&Expr, &[Column])> = vec![];
+        for Varying { function, way, .. } in varying {
+            match way {
+                Way::Sum(lower) => {
+                    wanted.extend(lower.iter().cloned());
+                    sums.push((function, lower));
+                }
+                Way::OneCell => of_one_cell.push(function),
+            }
+        }
+        let mut read = self.read(plan, of_one_cell)?;
+        for column in &wanted {
+            read.insert(plan.schema().index_of_column(column)?);
+        }
+        let all = self.pass(plan, reading, read)?;
+        let read = self.read(plan, sums.iter().map(|(function, _)| *function))?;
+        let own = self.pass(plan, Reading::WindowsFixed, read)?;
+        let mut along: Vec<(Column, Pass)> = vec![];
+        for value in sums.iter().flat_map(|(_, lower)| *lower) {
+            if along.iter().any(|(known, _)| known == value) {
+                continue;
+            }
+            let readers = sums.iter().filter(|(_, lower)| lower.contains(value));
+            let read = self.read(plan, readers.map(|(function, _)| *function))?;
+            along.push((value.clone(), self.along(plan, value, read)?));
+        }
+        Ok(Passes { all, own, along })
+    }
+
+    /// The columns that the arguments of functions may vary with.
+    fn read<'e>(&self, plan: &LogicalPlan, functions: impl IntoIterator<Item = &'e Expr>) -> Result<BTreeSet<usize>> {
+        let variable = Variable::Column(plan.schema().index_of_column(&self.of)?);
+        self.direction().needs(plan.schema(), variable, functions.into_iter().flat_map(arguments))
+    }
+
+    /// The derivative of a function by the row's own cell, NULL where the function is; nothing if it is zero.
+    fn derivative(
+        &mut self,
+        Varying { index, function, way, .. }: &Varying,
+        found: &Found,
+        layers: &mut Layers,
+        carried: &DFSchemaRef,
+    ) -> Result<Option<Guarded>> {
+        let Found { shown, passes, number } = found;
+        let value = Expr::Column(Column::from(shown.qualified_field(*index)));
+        let Way::Sum(lower) = way else {
+            let has_value = shown.field(*index).is_nullable().then(|| value.is_not_null());
+            let mut rows = self.rows(&passes.all, number, layers, carried);
+            return rows.tangent_of_one_cell(function, has_value);
+        };
+        let of_own = self.rows(&passes.own, number, layers, carried).tangent(function, &value)?;
+        let mut terms: Vec<_> = of_own.into_iter().collect();
+        for (lower, along) in passes.along.iter().filter(|(column, _)| lower.contains(column)) {
+            let Tangent::Column(moved) = passes.all.of(lower)? else { continue };
+            let by_lower = self.rows(along, number, layers, carried).tangent_along(function, &value)?;
+            let Some(by_lower) = by_lower else { continue };
+            let stays = moved.condition().into_iter().chain(by_lower.inactive).reduce(Expr::or);
+            let moved = Expr::Column(moved.column).cast_to(&DataType::Float64, carried)?;
+            let term = or_zero(binary_expr(by_lower.tangent, Operator::Multiply, moved));
+            let tangent = match &stays {
+                Some(stays) => when(stays.clone(), lit(0.0)).otherwise(term)?,
+                None => term,
+            };
+            terms.push(Guarded { tangent, inactive: stays });
+        }
+        let inactive: Option<Vec<_>> = terms.iter().map(|term| term.inactive.clone()).collect();
+        let sum = terms.into_iter().map(|term| term.tangent);
+        let Some(sum) = sum.reduce(|sum, term| binary_expr(sum, Operator::Plus, term)) else { return Ok(None) };
+        let inactive = inactive.and_then(|conditions| conditions.into_iter().reduce(Expr::and));
+        Ok(Some(Guarded { tangent: null_with_column(sum, shown, *index)?, inactive }))
+    }
+
+    /// How the derivative of a function is found. The plan gets the values of the windows below that this reads.
+    fn way(&mut self, plan: &mut LogicalPlan, function: &Expr, call: &WindowFunction) -> Result<Way> {
+        let variable = plan.schema().index_of_column(&self.of)?;
+        let read = self.read(plan, [function])?;
+        let keys = &call.params.partition_by;
+        let lower = windows_below((self.direction(), self.carrier.names), Below { plan, variable, read, keys })?;
+        let apart = lower.iter().find(|lower| !lower.is_nested);
+        let name = &self.direction().variable;
+        if let (Some(apart), false) = (apart, self.repeat) {
+            return plan_err!(
+                "{}: by the row's own {name} it varies by way of {}, which is not over whole partitions of the same keys or fewer. \
+                 Write jvp(..., {name}, 1) for the derivative in which all rows move, or grad((SELECT ...), {name}) of a value of \
+                 all rows",
+                abbreviate(function),
+                abbreviate(&apart.function)
+            );
+        }
+        // The pairs by which the tangent of a least or greatest value is found are no floats.
+        let mut is_known = is_known_by_own_cell(call, self.repeat)?;
+        for argument in arguments(function) {
+            let data_type = argument.get_type(plan.schema())?;
+            is_known &= is_float(&data_type) || !can_vary(&data_type);
+        }
+        if !is_known && !self.repeat {
+            return plan_err!(
+                "{}: its derivative by the row's own {name} is not known. Write jvp(..., {name}, 1) for the derivative in which all \
+                 rows move",
+                abbreviate(function)
+            );
+        }
+        if apart.is_some() || !is_known {
+            return Ok(Way::OneCell);
+        }
+        let mut found = vec![];
+        for lower in lower {
+            let variable = plan.schema().index_of_column(&self.of)?;
+            let (with_value, column) = lower.lifted(std::mem::take(plan), variable, self.carrier.names)?;
+            *plan = with_value;
+            found.push(column);
+        }
+        Ok(Way::Sum(found))
+    }
+
+    /// Carries tangents of columns up to a plan, which gets columns for them.
+    fn pass(&mut self, plan: &mut LogicalPlan, reading: Reading, wanted: BTreeSet<usize>) -> Result<Pass> {
+        let schema = Arc::clone(plan.schema());
+        let variable = Variable::Column(schema.index_of_column(&self.of)?);
+        let asked = Asked { variable, reading, wanted };
+        let (with_tangents, tangents) = self.carrier.carry_in(self.direction, std::mem::take(plan), asked)?;
+        *plan = with_tangents;
+        Ok(Pass { schema, tangents })
+    }
+
+    /// The same by the value of a window below.
+    fn along(&mut self, plan: &mut LogicalPlan, value: &Column, wanted: BTreeSet<usize>) -> Result<Pass> {
+        let schema = Arc::clone(plan.schema());
+        let index = schema.index_of_column(value)?;
+        // What gradients by row have computed from the variable stays.
+        let direction = Direction {
+            variable: value.name.clone(),
+            variable_type: schema.field(index).data_type().clone(),
+            cell: None,
+            ..self.direction().clone()
+        };
+        let asked = Asked { variable: Variable::Column(index), reading: Reading::WindowsFixed, wanted };
+        let (with_tangents, tangents) = self.carrier.carry_along(direction, std::mem::take(plan), asked)?;
+        *plan = with_tangents;
+        Ok(Pass { schema, tangents })
+    }
+
+    /// The rows that functions are over, with tangents.
+    fn rows<'r>(
+        &'r mut self,
+        pass: &'r Pass,
+        number: &Option<Column>,
+        layers: &'r mut Layers,
+        carried: &'r DFSchemaRef,
+    ) -> OwnRow<'r> {
+        let Layers { functions, ranks, terms, sums, .. } = layers;
+        let direction = &self.carrier.directions[self.direction];
+        let over = Over {
+            columns: &pass.schema,
+            tangents: &pass.tangents,
+            carried,
+            jvp: &direction.jvp,
+            variable: &direction.variable,
+            names: self.carrier.names,
+            keys: &[],
+            ranks,
+            computed: functions,
+        };
+        OwnRow { over, cell: number.clone(), repeats: self.repeat, terms, sums }
+    }
+}

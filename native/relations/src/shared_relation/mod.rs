@@ -1,0 +1,29 @@
+//! Relations that are computed once per execution, however often a plan reads them.
+//!
+//! DataFusion 54 plans a CTE anew wherever it is read. A derivative reads its primal more than once: to find the row of a
+//! maximum again, to keep the rows of a `LIMIT` and the draws of `random()`, and not to compute a layer of a network twice for
+//! each layer above it. [`SharedRelation`] is a table whose rows are those of a plan. [`SharedScanExec`](crate::SharedScanExec) reads it: the first reader
+//! of an execution computes the rows, all others wait for them.
+//!
+//! Only this process has the node that does so. [`inline_shared_relations()`] makes a plan without it, which computes what it reads anew for each
+//! reader.
+
+mod assert_unique;
+mod batch_table;
+pub mod determinism;
+mod inline;
+mod isolated_join;
+mod iterations;
+mod local_execution;
+mod outer_session;
+mod relation;
+mod subplan_rewriter;
+
+pub use assert_unique::{each_row_once, unchecked};
+pub use batch_table::Given;
+pub use inline::{common_inlined, inline_shared_relations, looked_through};
+pub use isolated_join::joined_apart;
+pub use iterations::Iterations;
+pub use local_execution::is_computed_here;
+pub use relation::{SharedRelation, read_from};
+pub use subplan_rewriter::{Replaced, common_rewritten, each_rewritten};

@@ -1,0 +1,458 @@
+//! Tables whose rows are those of a plan.
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaBuilder, SchemaRef};
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
+use datafusion_catalog::{Session, TableProvider};
+use datafusion_common::Result;
+use datafusion_common::metadata::ScalarAndMetadata;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, DFSchema, ParamValues, TableReference, internal_err, plan_datafusion_err};
+use datafusion_expr::expr::Placeholder;
+use datafusion_expr::utils::conjunction;
+use datafusion_expr::{
+    Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableProviderFilterPushDown, TableScan, TableSource, TableType,
+};
+use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::any::Any;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use tokio::sync::Mutex;
+use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
+use xql_autodiff::vocabulary::refusals::Refused;
+use xql_contraction::contract_sums;
+use xql_guard::on_stack_of;
+
+use super::iterations::{Iterations, keeps};
+use super::outer_session::OuterSession;
+use crate::options::contractions;
+use crate::physical::{Keeps, Kept, RecursiveTapeExec, Shared, SharedScanExec, UniqueRowsExec, asked, is_given};
+use crate::version::table_scan;
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::nodes::{any_node, draws_itself};
+use crate::vocabulary::nullable_wrapper::{marked, nullable};
+use crate::vocabulary::work_table::{is_work_table, source_column};
+
+/// A relation that several places of a plan read and one computes.
+#[derive(Debug)]
+pub struct SharedRelation {
+    name: TableReference,
+    plan: LogicalPlan,
+    schema: SchemaRef,
+    kind: Kind,
+    /// The parameters of a prepared statement that the plan reads.
+    parameters: Vec<(String, Option<FieldRef>)>,
+    planned: Mutex<Option<Planned>>,
+}
+
+/// What is done with the rows that the plan computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// They are kept for all readers.
+    Kept,
+    /// They are kept for all readers, each of which is one of a CTE or view.
+    Common,
+    /// They are kept, with one more column that numbers them.
+    Numbered,
+    /// They are handed on to each reader, if the column at this position has no number twice.
+    EachOnce(usize),
+    /// They are handed on to their only reader.
+    Part,
+    /// They are kept for their only reader. The plan is made apart from that of the reader.
+    Apart,
+}
+
+/// The physical plan of a relation, as long as a plan that is being made or executed has it.
+#[derive(Debug)]
+struct Planned {
+    /// When the execution started that it was planned for. A later one reads its tables anew.
+    started: Option<DateTime<Utc>>,
+    shared: Weak<Shared>,
+}
+
+impl SharedRelation {
+    /// The relation that `plan` computes, under a name for `EXPLAIN`.
+    pub fn new(name: impl Into<String>, plan: LogicalPlan) -> Self {
+        let schema = Arc::clone(plan.schema().inner());
+        let parameters = parameters_of(&plan);
+        let name = TableReference::bare(name.into());
+        Self { name, plan, schema, kind: Kind::Kept, parameters, planned: Mutex::new(None) }
+    }
+
+    /// The relation of a CTE or view that several places read, by its name.
+    pub fn common(name: TableReference, plan: LogicalPlan) -> Self {
+        Self { name, kind: Kind::Common, ..Self::new("", plan) }
+    }
+
+    /// The same with one more column that numbers the rows, in no order.
+    pub fn numbered(name: impl Into<String>, plan: LogicalPlan, row: &str) -> Self {
+        let relation = Self::new(name, plan);
+        let mut schema = SchemaBuilder::from(relation.schema.as_ref());
+        schema.push(Field::new(row, DataType::UInt64, false));
+        Self { schema: Arc::new(schema.finish()), kind: Kind::Numbered, ..relation }
+    }
+
+    /// The relation that `plan` computes for each of its readers, of which an execution checks that each number in the column at
+    /// this position comes once. Its rows are not kept.
+    pub fn each_once(name: impl Into<String>, plan: LogicalPlan, position: usize) -> Self {
+        Self { kind: Kind::EachOnce(position), ..Self::new(name, plan) }
+    }
+
+    /// The relation that `plan` computes for its only reader, planned apart with the columns that are read. Its rows are not kept.
+    pub fn part(name: impl Into<String>, plan: LogicalPlan) -> Self {
+        Self { kind: Kind::Part, ..Self::new(name, plan) }
+    }
+
+    /// The relation that `plan` computes for its only reader, as a plan of its own.
+    pub fn apart(name: impl Into<String>, plan: LogicalPlan) -> Self {
+        Self { kind: Kind::Apart, ..Self::new(name, plan) }
+    }
+
+    /// What `EXPLAIN` calls it.
+    pub fn name(&self) -> &str {
+        self.name.table()
+    }
+
+    /// Whether it is that of a CTE or view, whose plan says what its columns are.
+    pub fn is_common(&self) -> bool {
+        self.kind == Kind::Common
+    }
+
+    /// The same relation computed by another plan.
+    pub fn with_plan(&self, plan: LogicalPlan) -> Self {
+        match self.number() {
+            Some(row) => Self::numbered(self.name(), plan, row),
+            None => Self { name: self.name.clone(), kind: self.kind, ..Self::new("", plan) },
+        }
+    }
+
+    /// Whether it has one reader, which gets the rows of the plan as they are.
+    pub fn is_read_once(&self) -> bool {
+        matches!(self.kind, Kind::EachOnce(_) | Kind::Part | Kind::Apart)
+    }
+
+    /// Whether the last column is not of the plan but numbers its rows.
+    pub fn is_numbered(&self) -> bool {
+        self.kind == Kind::Numbered
+    }
+
+    /// The column that has the numbers of the rows.
+    pub fn number(&self) -> Option<&str> {
+        self.columns().last().filter(|_| self.is_numbered())
+    }
+
+    /// The shared relation that a node scans.
+    pub fn scanned_by(node: &LogicalPlan) -> Option<Arc<Self>> {
+        let LogicalPlan::TableScan(scan) = node else { return None };
+        Self::scanned(scan)
+    }
+
+    /// Whether a plan or a subquery in it scans a shared relation.
+    pub fn is_scanned_in(plan: &LogicalPlan) -> Result<bool> {
+        any_node(plan, |node| Ok(Self::scanned_by(node).is_some()))
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it has such a node.
+    pub fn any_node_in(plan: &LogicalPlan, is: &dyn Fn(&LogicalPlan) -> bool) -> Result<bool> {
+        Self::any_node_beside(plan, is, &mut HashSet::new())
+    }
+
+    /// The same without the relations that have been looked into.
+    #[recursive::recursive]
+    fn any_node_beside(
+        plan: &LogicalPlan,
+        is: &dyn Fn(&LogicalPlan) -> bool,
+        seen: &mut HashSet<*const Self>,
+    ) -> Result<bool> {
+        any_node(plan, |node| match Self::scanned_by(node).filter(|_| !is(node)) {
+            Some(relation) if seen.insert(Arc::as_ptr(&relation)) => Self::any_node_beside(relation.plan(), is, seen),
+            Some(_) => Ok(false),
+            None => Ok(is(node)),
+        })
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it reads the rows of the last iteration of the recursive query of this name.
+    ///
+    /// # Errors
+    /// If the plan cannot be gone through.
+    pub fn reads_iteration(plan: &LogicalPlan, name: &str) -> Result<bool> {
+        Self::any_node_in(plan, &|node| matches!(node, LogicalPlan::TableScan(scan) if is_work_table(scan, name)))
+    }
+
+    /// The shared relation that a scan reads.
+    pub fn scanned(scan: &TableScan) -> Option<Arc<Self>> {
+        let provider: Arc<dyn Any + Send + Sync> = source_as_provider(&scan.source).ok()?;
+        let reader: Arc<Reader> = provider.downcast().ok()?;
+        Some(Arc::clone(&reader.relation))
+    }
+
+    /// What the relation is computed by.
+    pub fn plan(&self) -> &LogicalPlan {
+        &self.plan
+    }
+
+    /// The names of the columns.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.schema.fields().iter().map(|field| field.name().as_str())
+    }
+
+    /// A scan of all columns. All scans read the same rows.
+    pub fn scan(self: &Arc<Self>) -> Result<LogicalPlan> {
+        self.scan_as(self.columns())
+    }
+
+    /// A scan of all columns under other names.
+    pub fn scan_as(self: &Arc<Self>, names: impl IntoIterator<Item = impl Into<String>>) -> Result<LogicalPlan> {
+        self.scan_of(&self.read_as(names))
+    }
+
+    /// A scan of a table that [`read_as`](Self::read_as) has given.
+    pub fn scan_of(&self, source: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
+        // DataFusion's builder would write out what is read in the place of its reader.
+        let columns = (0..self.schema.fields().len()).collect();
+        let scan = table_scan(self.name.clone(), Arc::clone(source), columns, self.handed_on()?, None)?;
+        Ok(LogicalPlan::TableScan(TableScan { projection: None, ..scan }))
+    }
+
+    /// The plan that a scan reads, with the values that the scan hands on.
+    ///
+    /// # Errors
+    /// If a value does not fit.
+    pub fn plan_read_by(&self, scan: &TableScan) -> Result<LogicalPlan> {
+        self.with_values(&scan.filters)
+    }
+
+    /// What hands the values of parameters on to the plan of the relation: DataFusion puts them in the place of parameters in the
+    /// plan that it sees, and what is in a scan it sees in the filters of the scan only.
+    fn handed_on(&self) -> Result<Vec<Expr>> {
+        let parameters = self.parameters.iter();
+        parameters
+            .map(|(id, field)| nullable(Expr::Placeholder(Placeholder::new_with_field(id.clone(), field.clone()))))
+            .collect()
+    }
+
+    /// The plan with the values that have been handed on.
+    fn with_values(&self, handed_on: &[Expr]) -> Result<LogicalPlan> {
+        let mut values = HashMap::new();
+        for ((id, _), expr) in self.parameters.iter().zip(handed_on) {
+            if let Some(Expr::Literal(value, _)) = marked(unaliased(expr)).map(unaliased) {
+                values.insert(id.trim_start_matches('$').to_owned(), ScalarAndMetadata::from(value.clone()));
+            }
+        }
+        if values.is_empty() {
+            return Ok(self.plan.clone());
+        }
+        self.plan.clone().replace_params_with_values(&ParamValues::Map(values))
+    }
+
+    /// The table of all columns under other names.
+    pub fn read_as(self: &Arc<Self>, names: impl IntoIterator<Item = impl Into<String>>) -> Arc<dyn TableSource> {
+        let fields = self.schema.fields().iter().zip(names);
+        let fields: Fields = fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
+        provider_as_source(Arc::new(Reader { relation: Arc::clone(self), schema }))
+    }
+
+    /// The physical plan for the session's statement, and whether nobody has asked for it before.
+    async fn planned(&self, state: &dyn Session, handed_on: &[Expr]) -> Result<(Arc<Shared>, bool)> {
+        let started = state.execution_props().query_execution_start_time;
+        // Scans are planned side by side. The second one waits for the plan of the first.
+        let mut planned = self.planned.lock().await;
+        let known = planned.as_ref().filter(|planned| planned.started == started);
+        if let Some(shared) = known.and_then(|planned| planned.shared.upgrade()) {
+            return Ok((shared, false));
+        }
+        // The passes of the rule are behind it. The session sees no call in it, and leaves it as it is.
+        let plan = self.with_values(handed_on)?;
+        let plan = match Iterations::of(&plan) {
+            Some(iterations) => of_iterations(iterations, state).await?,
+            None => alone(&plan, state).await?,
+        };
+        // A tape accounts for its rows and numbers them, and rows that are given to an iteration are held by it.
+        let is_tape = plan.is::<RecursiveTapeExec>();
+        let numbers = self.is_numbered() && !is_tape;
+        if plan.schema().fields().len() + usize::from(numbers) != self.schema.fields().len() {
+            return internal_err!("the plan of {} has other columns than the relation", self.name);
+        }
+        let kept = Kept { plan: is_tape, rows: is_tape || is_given(&plan), no_measures: false };
+        let shared = Shared::new(self.name().to_owned(), Arc::clone(&self.schema), numbers, plan);
+        let shared = Arc::new(shared.with_kept(kept));
+        *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
+        Ok((shared, true))
+    }
+
+    /// The physical plan of these columns, for a reader that has all columns under the names of a schema.
+    async fn part_of(
+        &self,
+        state: &dyn Session,
+        handed_on: &[Expr],
+        columns: Vec<usize>,
+        schema: &Schema,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.with_values(handed_on)?;
+        let mut read = columns.clone();
+        // The column whose numbers are checked is read for that at least.
+        let checked = match self.kind {
+            Kind::EachOnce(row) => Some(read.iter().position(|column| *column == row).unwrap_or_else(|| {
+                read.push(row);
+                columns.len()
+            })),
+            _ => None,
+        };
+        let of_plan = |column: usize| Expr::Column(plan.schema().qualified_field(column).into());
+        let read: Vec<_> = read.into_iter().map(|column| of_plan(column).alias(schema.field(column).name())).collect();
+        let plan = LogicalPlanBuilder::from(plan).project(read)?.build()?;
+        let part = OuterSession::left_to_plan_a_part(state);
+        let plan = alone(&plan, part.as_ref().map_or(state, |part| part)).await?;
+        let Some(number) = checked else { return Ok(plan) };
+        let projection = (0..columns.len()).collect();
+        Ok(Arc::new(UniqueRowsExec::new(plan, number, projection, Arc::new(schema.project(&columns)?))))
+    }
+}
+
+/// The physical plan of iterations, or of what goes back through them.
+fn of_iterations<'a>(
+    iterations: &'a Iterations,
+    state: &'a dyn Session,
+) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+    async move {
+        let Some(tape) = iterations.tape_read() else {
+            check_is_the_same_again(iterations, state)?;
+            return iterations.run(state).await;
+        };
+        let mut scan = None;
+        tape.apply(|node| {
+            scan = match node {
+                LogicalPlan::TableScan(scan) => SharedRelation::scanned(scan).zip(Some(scan.clone())),
+                _ => None,
+            };
+            Ok(if scan.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        let Some((relation, scan)) = scan else { return internal_err!("{} has no iterations", iterations.query()) };
+        // It reads what the iterations have computed, but none of their rows.
+        let (shared, is_first) = relation.planned(state, &scan.filters).await?;
+        let tape = SharedScanExec::new(shared, &relation.schema, None, is_first)?;
+        iterations.back(Arc::new(tape), state).await
+    }
+    .boxed()
+}
+
+/// Refuses iterations that would be others when they are computed again, as those are of which not all are kept.
+fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Result<()> {
+    let keeps = keeps(iterations.query(), state.config_options());
+    let (Some(step), Keeps::Checkpoints(checkpoints)) = (iterations.step(), keeps) else {
+        return Ok(());
+    };
+    let is_drawn = SharedRelation::any_node_in(step, &draws_itself)?;
+    if !is_drawn {
+        return Ok(());
+    }
+    Err(Refused::UnsupportedRelation.mark(plan_datafusion_err!(
+        "the iterations of the recursive query {} draw random numbers, so that they cannot be computed again, which gradients by row do \
+         if xql.checkpoints is {checkpoints}. Keep the numbers in a table, or SET xql.checkpoints = 0, which keeps all iterations",
+        iterations.query()
+    )))
+}
+
+/// The physical plan of a plan that nothing stands above.
+///
+/// What reads a relation is being planned meanwhile, so that relations which read one another go as deep as there are of them: each has
+/// enough of a stack.
+async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+    let planned = on_stack_of(NEEDED, STACK, state.create_physical_plan(plan)).await?;
+    asked(contract_sums(planned, contractions(state.config_options()))?)
+}
+
+/// Bytes of the stack that the host takes to plan one relation, several times over.
+const NEEDED: usize = 512 << 10;
+/// Bytes of a stack on which some relations are planned.
+const STACK: usize = 8 << 20;
+
+/// What a scan of a relation reads, from a plan that has the columns of the relation.
+pub fn read_from(scan: &TableScan, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let exprs = columns_read(scan, &plan);
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+}
+
+/// The columns that a scan reads, from rows that take its place.
+pub fn columns_read(scan: &TableScan, plan: &LogicalPlan) -> Vec<Expr> {
+    let exprs = scan.projected_schema.iter().enumerate().map(|(index, (table, field))| {
+        let column = Column::from(plan.schema().qualified_field(source_column(scan, index)));
+        Expr::Column(column).alias_qualified(table.cloned(), field.name())
+    });
+    exprs.collect()
+}
+
+fn parameters_of(plan: &LogicalPlan) -> Vec<(String, Option<FieldRef>)> {
+    let mut parameters: Vec<_> = plan.get_parameter_fields().unwrap_or_default().into_iter().collect();
+    parameters.sort_by(|(a, _), (b, _)| a.cmp(b));
+    parameters
+}
+
+/// A shared relation as a table, whose columns have names for the reader.
+#[derive(Debug)]
+struct Reader {
+    relation: Arc<SharedRelation>,
+    schema: SchemaRef,
+}
+
+#[async_trait]
+impl TableProvider for Reader {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    /// That of a CTE or view, of which the calculus sees where its columns come from.
+    fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
+        self.relation.is_common().then_some(Cow::Borrowed(&self.relation.plan))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if matches!(self.relation.kind, Kind::EachOnce(_) | Kind::Part) {
+            let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+            return self.relation.part_of(state, filters, columns, &self.schema).await;
+        }
+        let whole = OuterSession::of(state);
+        let state = whole.as_deref().map_or(state, |whole| whole.session());
+        let (shared, is_first) = self.relation.planned(state, filters).await?;
+        if let Some(tape) = shared.plan().downcast_ref::<RecursiveTapeExec>() {
+            tape.query().wanted.read_by(self.condition(filters, state)?);
+        }
+        Ok(Arc::new(SharedScanExec::new(shared, &self.schema, projection.cloned(), is_first)?))
+    }
+
+    /// Rows of iterations that are not read need not be kept. The plan keeps its filters.
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let has_iterations = Iterations::of(&self.relation.plan).is_some();
+        let is_taken = |filter: &Expr| has_iterations && !is_volatile(filter) && !has_subquery(filter);
+        let answer = |filter: &&Expr| match is_taken(filter) {
+            true => TableProviderFilterPushDown::Inexact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(answer).collect())
+    }
+}
+
+impl Reader {
+    /// What holds for the rows that are read, if it is known.
+    fn condition(&self, filters: &[Expr], state: &dyn Session) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        let filters = filters.iter().filter(|filter| marked(unaliased(filter)).is_none()).cloned();
+        let Some(condition) = conjunction(filters) else { return Ok(None) };
+        let schema = DFSchema::try_from(self.schema.as_ref().clone())?;
+        state.create_physical_expr(condition, &schema).map(Some)
+    }
+}

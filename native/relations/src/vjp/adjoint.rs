@@ -1,0 +1,184 @@
+//! Cotangents of the rows of all iterations of a recursive query, carried on to what the iterations read.
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion_common::{DFSchema, Result, ScalarValue, internal_err};
+use datafusion_expr::{EmptyRelation, Expr, Filter, LogicalPlan, Projection, cast, lit, union};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::cotangents::RowCotangents;
+use super::residuals::{Iterations, Stored};
+use super::segment::{ResidualId, Segment, renamed};
+use crate::physical::{BEFORE, FIRST};
+use crate::shared_relation::{self, Given, SharedRelation};
+use crate::vocabulary::names::Names;
+
+/// What carries cotangents of the rows of an iteration on to the variables that its stages begin with.
+pub type Transpose<'t> = &'t mut dyn FnMut(RowCotangents, &mut Names) -> Result<BTreeMap<usize, RowCotangents>>;
+
+/// What the iterations contribute to stages around them, for the cotangents of their rows. `transpose` is that of one iteration.
+///
+/// ```text
+/// Adjoint: r
+///   TableScan: ∂r                          the rows of all iterations
+///   Projection: ∂row, ∂cotangent           their cotangents from outside
+///   Union                                  what an iteration contributes
+///     Projection: 0 AS ∂to, ∂row, ...        to the rows before
+///     Projection: 2 AS ∂to, ∂row, ...        to what all iterations read
+/// ```
+pub fn contributions(
+    iterations: &Iterations,
+    stage: &Stored,
+    total: RowCotangents,
+    names: &mut Names,
+    transpose: Transpose,
+) -> Result<Vec<(ResidualId, RowCotangents)>> {
+    let total = total.alone()?;
+    let incoming = Incoming::of(stage, names)?;
+    let rows = &iterations.body.all()[iterations.rows].stored;
+    let mut reached = total.reached.clone();
+    let contributed = loop {
+        let contributed = transpose(incoming.cotangents(rows, &reached)?, names)?;
+        let mut further = reached.clone();
+        if let Some(before) = contributed.get(&0) {
+            further.iter_mut().zip(&before.reached).for_each(|(reached, also)| *reached |= also);
+        }
+        if further == reached {
+            break contributed;
+        }
+        reached = further;
+    };
+    let Some(begin) = &iterations.body.begin else { return internal_err!("an iteration begins with nothing") };
+    let schema = schema(&contributed, stage.varying.len(), names)?;
+    let step = step(&contributed, &schema)?;
+    let inputs = [stage.relation.scan()?, outside(total)?, step];
+    let of = (iterations.query.as_str(), Arc::clone(&iterations.columns), stage.varying.clone());
+    let adjoint = shared_relation::Iterations::adjoint(of, incoming.given, inputs, Arc::new(schema));
+    let adjoint = Arc::new(SharedRelation::new(names.part("adjoint"), adjoint));
+    let mut found = vec![];
+    // The first rows may be computed from fewer columns that vary.
+    let first = &iterations.first_varying;
+    let positions = stage.varying.iter().enumerate().filter(|(_, column)| first.contains(column)).map(|(at, _)| at);
+    let positions: Vec<_> = positions.collect();
+    let of_first: Vec<_> = positions.iter().map(|at| reached[*at]).collect();
+    if of_first.contains(&true) {
+        found.push((iterations.start, sums(&adjoint, FIRST, &positions, of_first, names)?));
+    }
+    for (number, stage) in begin.around.iter().enumerate() {
+        let Some(rows) = contributed.get(&(number + 1)) else { continue };
+        let positions: Vec<_> = (0..rows.cotangents.len()).collect();
+        found.push((*stage, sums(&adjoint, to(number + 1), &positions, rows.reached.clone(), names)?));
+    }
+    Ok(found)
+}
+
+/// What contributions to a variable of an iteration are marked with.
+fn to(variable: usize) -> u64 {
+    if variable == 0 { BEFORE } else { FIRST + variable as u64 }
+}
+
+/// The cotangents of the rows of one iteration.
+struct Incoming {
+    given: Given,
+    /// The positions of the columns of the query that they are of.
+    varying: Vec<usize>,
+    rows: Segment,
+}
+
+impl Incoming {
+    fn of(stage: &Stored, names: &mut Names) -> Result<Self> {
+        let mut fields = vec![Field::new(names.part("row"), DataType::UInt64, false)];
+        for _ in &stage.varying {
+            fields.push(Field::new(names.part("cotangent"), DataType::Float64, true));
+        }
+        let given = Given::new(names.part("incoming"), Arc::new(Schema::new(fields)));
+        let rows = renamed(given.scan()?, names)?;
+        Ok(Self { given, varying: stage.varying.clone(), rows })
+    }
+
+    /// The same as cotangents of the stage that an iteration computes. Not all columns of the query may vary there.
+    fn cotangents(&self, stage: &Stored, reached: &[bool]) -> Result<RowCotangents> {
+        let mut found = RowCotangents {
+            plan: self.rows.plan.clone(),
+            row: self.rows.columns.first().cloned(),
+            of: None,
+            cotangents: vec![],
+            reached: vec![],
+            own: vec![],
+            repeated: false,
+        };
+        for column in &stage.varying {
+            let Some(at) = self.varying.iter().position(|known| known == column) else {
+                return internal_err!("a column of a recursive query varies and is not known to");
+            };
+            found.cotangents.push(self.rows.columns[at + 1].clone());
+            found.reached.push(reached[at]);
+        }
+        Ok(found)
+    }
+}
+
+/// The columns of contributions: what to, which row, and the cotangents, as many as the widest has.
+fn schema(contributed: &BTreeMap<usize, RowCotangents>, width: usize, names: &mut Names) -> Result<DFSchema> {
+    let widest = contributed.values().map(|rows| rows.cotangents.len()).chain([width]).max().unwrap_or_default();
+    let mut fields = vec![];
+    for name in ["to", "row"] {
+        fields.push(Field::new(names.part(name), DataType::UInt64, false));
+    }
+    for _ in 0..widest {
+        fields.push(Field::new(names.part("cotangent"), DataType::Float64, true));
+    }
+    DFSchema::try_from(Schema::new(fields))
+}
+
+/// The contributions of one iteration, one after the other.
+fn step(contributed: &BTreeMap<usize, RowCotangents>, schema: &DFSchema) -> Result<LogicalPlan> {
+    let mut step = None;
+    for (variable, rows) in contributed {
+        let Some(row) = rows.row.clone() else { return internal_err!("rows have no numbers") };
+        let none = lit(ScalarValue::Float64(None));
+        let cotangents = rows.cotangents.iter().map(|column| cast(Expr::Column(column.clone()), DataType::Float64));
+        let exprs = [lit(to(*variable)), Expr::Column(row)].into_iter().chain(cotangents);
+        let exprs = exprs.chain(std::iter::repeat(none)).zip(schema.fields());
+        let exprs = exprs.map(|(expr, field)| expr.alias(field.name())).collect();
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows.plan.clone()))?);
+        step = Some(match step {
+            Some(before) => union(before, plan)?,
+            None => plan,
+        });
+    }
+    let nothing = || EmptyRelation { produce_one_row: false, schema: Arc::new(schema.clone()) };
+    Ok(step.unwrap_or_else(|| LogicalPlan::EmptyRelation(nothing())))
+}
+
+/// The cotangents that rows have from outside, behind their numbers.
+fn outside(total: RowCotangents) -> Result<LogicalPlan> {
+    let cotangents = total.cotangents.iter().map(|column| {
+        let name = column.name.clone();
+        cast(Expr::Column(column.clone()), DataType::Float64).alias(name)
+    });
+    let exprs = total.row.iter().cloned().map(Expr::Column).chain(cotangents).collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(total.plan))?))
+}
+
+/// The sums of all contributions to one thing, of the cotangents at these positions.
+fn sums(
+    adjoint: &Arc<SharedRelation>,
+    to: u64,
+    positions: &[usize],
+    reached: Vec<bool>,
+    names: &mut Names,
+) -> Result<RowCotangents> {
+    let Segment { plan, columns, .. } = Segment::reading(adjoint, names)?;
+    let [of, row, cotangents @ ..] = columns.as_slice() else { return internal_err!("contributions have no columns") };
+    let is_to = Expr::Column(of.clone()).eq(lit(to));
+    // Other contributions to the same thing are put below these, and a union has names without a table.
+    let read = std::iter::once(row).chain(positions.iter().map(|at| &cotangents[*at]));
+    let exprs = read.map(|column| Expr::Column(column.clone()).alias(column.name.clone())).collect();
+    let plan = LogicalPlan::Filter(Filter::try_new(is_to, Arc::new(plan))?);
+    let plan = Projection::try_new(exprs, Arc::new(plan))?;
+    let mut columns = plan.schema.columns();
+    let cotangents = columns.split_off(1);
+    let plan = LogicalPlan::Projection(plan);
+    Ok(RowCotangents { plan, row: columns.pop(), of: None, cotangents, reached, own: vec![], repeated: false })
+}

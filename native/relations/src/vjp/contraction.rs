@@ -1,0 +1,439 @@
+//! Cotangents that are sums of products over a join.
+//!
+//! The rows of a join of two sides, each with the cotangent of its group, contribute to the rows of a side the product of the other side's
+//! factor and the cotangent. Where this is so, the sums are planned as a plan of their own, in which `xql_contraction` finds them, and no
+//! row of the join is made.
+
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{Column, JoinType, Result, internal_err};
+use datafusion_expr::utils::{conjunction, split_conjunction};
+use datafusion_expr::{Aggregate, BinaryExpr, Cast, Expr, Join, LogicalPlan, Operator, Projection};
+use datafusion_functions_aggregate::average::avg_udaf;
+use datafusion_functions_aggregate::count::count_udaf;
+use datafusion_functions_aggregate::sum::sum_udaf;
+use std::collections::HashSet;
+use std::sync::Arc;
+use xql_autodiff::never_fails;
+use xql_autodiff::vocabulary::columns::{columns_followed, has_subquery, is_volatile};
+
+use super::cotangents::RowCotangents;
+use super::expressions::inside;
+use super::factors::{Factored, Products};
+use super::linear::Linear;
+use super::linearize::SegmentBuilder;
+use super::residuals::needs_no_stage;
+use super::segment::{Leaf, Segment};
+use super::sides::in_two_sides;
+use crate::shared_relation::SharedRelation;
+use crate::vocabulary::names::{Names, columns, named, under_names_of};
+
+/// The rows of a region that is a join of two sides, each with the cotangent of its group.
+pub struct PulledJoin<'r> {
+    region: &'r Segment,
+    /// The join.
+    join: &'r Join,
+    /// Those keys of the groups that are columns of the sides.
+    keys: Vec<Column>,
+}
+
+impl<'r> PulledJoin<'r> {
+    /// The rows of a region as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to compute.
+    pub fn of(region: &'r Segment, rows: &LogicalPlan) -> Option<Self> {
+        let groups = match below_projections(rows) {
+            LogicalPlan::Join(join) if join.join_type == JoinType::Right && join.filter.is_none() => join,
+            _ => return None,
+        };
+        let LogicalPlan::Join(join) = below_projections(&region.plan) else { return None };
+        let keys = groups.on.iter().filter_map(|(_, key)| source(key, &region.plan)).collect();
+        let pulled = Self { region, join, keys };
+        let are_cheap = pulled.sides().iter().all(|side| needs_no_stage(side).unwrap_or(false));
+        (!groups.on.is_empty() && are_cheap && pulled.has_equal_keys()).then_some(pulled)
+    }
+
+    /// The two sides.
+    fn sides(&self) -> [&'r Arc<LogicalPlan>; 2] {
+        [&self.join.left, &self.join.right]
+    }
+
+    /// Whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below, unless rows stay that
+    /// do not fulfil it.
+    fn has_equal_keys(&self) -> bool {
+        let has_keys = !self.join.on.is_empty() || self.parts().any(|part| self.is_equality(part));
+        if matches!(self.join.join_type, JoinType::Left | JoinType::Right) {
+            return has_keys && self.parts().all(|part| self.is_equality(part));
+        }
+        let mut masks = self.masks().peekable();
+        // What a mask leaves out is computed as well.
+        let are_left =
+            masks.peek().is_none() || masks.all(|part| self.is_mask(part)) && self.never_fails().unwrap_or(false);
+        self.join.join_type == JoinType::Inner && has_keys && are_left
+    }
+
+    /// The parts of the condition.
+    fn parts(&self) -> impl Iterator<Item = &'r Expr> {
+        self.join.filter.iter().flat_map(split_conjunction)
+    }
+
+    /// What it asks beside equal keys of both sides and what is of one side alone.
+    fn masks(&self) -> impl Iterator<Item = &'r Expr> {
+        self.parts().filter(|part| !self.is_of_sides(part))
+    }
+
+    /// Whether a part of a condition is one of a side alone, or that keys of both are equal.
+    fn is_of_sides(&self, part: &Expr) -> bool {
+        self.is_of_one_side(part) || self.is_equality(part)
+    }
+
+    fn is_equality(&self, part: &Expr) -> bool {
+        matches!(part, Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })
+            if self.is_of_one_side(left) && self.is_of_one_side(right))
+    }
+
+    /// Whether a part of a condition is one of the keys of groups: `k.item <= q.item` over groups by both.
+    fn is_mask(&self, part: &Expr) -> bool {
+        !is_volatile(part) && part.column_refs().into_iter().all(|column| self.keys.contains(column))
+    }
+
+    /// Whether the rows of a join have all values that are computed of them, whichever rows they are.
+    fn never_fails(&self) -> Result<bool> {
+        for step in &self.region.steps {
+            if !never_fails(&step.expr, self.region.plan.schema())? {
+                return Ok(false);
+            }
+        }
+        let mut node = &self.region.plan;
+        while let LogicalPlan::Projection(projection) = node {
+            for expr in &projection.expr {
+                if !never_fails(&expr.clone().unalias_nested().data, projection.input.schema())? {
+                    return Ok(false);
+                }
+            }
+            node = &projection.input;
+        }
+        Ok(true)
+    }
+
+    /// The rows that have a row of a leaf, each with the cotangent of its group, and others that have none: rows which do not fulfil a
+    /// condition of the keys of groups have no group with their keys.
+    pub fn rows_of(&self, leaf: &Leaf, rows: LogicalPlan) -> Result<LogicalPlan> {
+        if self.masks().next().is_none() && !self.is_extended_by(leaf) {
+            return Ok(rows);
+        }
+        over_projections(rows, &mut |rows| match rows {
+            LogicalPlan::Join(mut join) => {
+                if join.left != self.join.left {
+                    join.right = Arc::new(self.rows_of(leaf, Arc::unwrap_or_clone(join.right))?);
+                } else {
+                    let parts = self.parts().filter(|part| self.is_of_sides(part)).cloned();
+                    join.filter = conjunction(parts.collect::<Vec<_>>());
+                    if self.is_extended_by(leaf) {
+                        join.join_type = JoinType::Inner;
+                    }
+                }
+                // Its columns may be NULL elsewhere than before.
+                let Join { left, right, on, filter, join_type, join_constraint, null_equality, null_aware, .. } = join;
+                Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)
+                    .map(LogicalPlan::Join)
+            }
+            other => internal_err!("{} is no join", other.display()),
+        })
+    }
+
+    /// Whether the side of a leaf need not have a row in a row of the join.
+    fn is_extended_by(&self, leaf: &Leaf) -> bool {
+        let side = match self.join.join_type {
+            JoinType::Left => &self.join.right,
+            JoinType::Right => &self.join.left,
+            _ => return false,
+        };
+        leaf.row.as_ref().is_some_and(|row| side.schema().has_column(row))
+    }
+
+    /// Whether the cotangents that a leaf gets, one for each of its columns, are products that are summed.
+    pub fn is_product(&self, leaf: &Leaf, cotangents: &[Option<Expr>]) -> Result<bool> {
+        let [Some(cotangent)] = cotangents else { return Ok(false) };
+        if !leaf.repeated || leaf.row.is_none() || leaf.present.is_some() || !is_sum_of_products(cotangent) {
+            return Ok(false);
+        }
+        let mut of_leaf: HashSet<&str> = leaf.columns.iter().map(String::as_str).collect();
+        for step in &self.region.steps {
+            if !columns_followed(&step.expr).iter().any(|column| of_leaf.contains(column.name.as_str())) {
+                continue;
+            }
+            of_leaf.insert(&step.output);
+            // A derivative by the factors of a product is the product of the others.
+            if !self.is_product_of_sides(&step.expr)? || Linear::of(&step.expr, self.region)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether an expression is a product of expressions over one side each.
+    fn is_product_of_sides(&self, expr: &Expr) -> Result<bool> {
+        if self.is_of_one_side(expr) {
+            return Ok(true);
+        }
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Multiply, right }) => {
+                Ok(self.is_product_of_sides(left)? && self.is_product_of_sides(right)?)
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Divide, right }) => {
+                Ok(self.is_product_of_sides(left)? && columns_followed(right).is_empty())
+            }
+            Expr::Negative(expr) | Expr::Cast(Cast { expr, .. }) => self.is_product_of_sides(expr),
+            _ => Ok(false),
+        }
+    }
+
+    fn is_of_one_side(&self, expr: &Expr) -> bool {
+        let read = columns_followed(expr);
+        self.sides().iter().any(|side| read.iter().all(|column| is_computed_over(column, side, self.region)))
+    }
+}
+
+/// The rows of a region, each with the cotangent of its group, which several sums over them read: those of groups are computed once.
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn with_groups_once(rows: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+    over_projections(rows, &mut |rows| match rows {
+        LogicalPlan::Join(join) if !needs_no_stage(&join.left)? => {
+            let schema = Arc::clone(join.left.schema());
+            let groups = SharedRelation::new(names.part("cotangents"), Arc::unwrap_or_clone(join.left));
+            let left = Arc::new(under_names_of(&schema, Arc::new(groups).scan()?)?);
+            Ok(LogicalPlan::Join(Join { left, ..join }))
+        }
+        other => Ok(other),
+    })
+}
+
+/// The projections of a plan over what is made of the plan below them.
+fn over_projections(
+    plan: LogicalPlan,
+    below: &mut dyn FnMut(LogicalPlan) -> Result<LogicalPlan>,
+) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            let input = over_projections(Arc::unwrap_or_clone(input), below)?;
+            Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(input))?))
+        }
+        other => below(other),
+    }
+}
+
+/// Has the sides of a join computed once, as stages, if sums of products over both are grouped by keys of both. So the cotangents of a side
+/// that is itself a join are sums of products, and those of what it joins follow from them, one for each of its rows:
+///
+/// ```text
+/// SELECT p.t, v.dim, SUM(p.val * v.val) FROM (SELECT t, u, e / total AS val FROM e JOIN totals ...) p JOIN v ... GROUP BY p.t, v.dim
+/// ```
+///
+/// The same for a side with columns whose cotangents are no products, `x * (1 + tanh(x + x * x * x))` where `x * x * x` may be infinite. What a side
+/// has in the products is a column of it, wherever it is computed, and of several relations one may stand anywhere among the
+/// joins. Gives the aggregate that is so written.
+pub fn with_sides_apart(builder: &mut SegmentBuilder, aggregate: &Aggregate) -> Result<Option<Arc<LogicalPlan>>> {
+    // In an iteration they would be kept for all iterations.
+    if !builder.contracts || builder.stages.begin.is_some() {
+        return Ok(None);
+    }
+    let ordered = in_two_sides(aggregate)?.map(|ordered| builder.stages.nodes.keep(LogicalPlan::Aggregate(ordered)));
+    let aggregate = match ordered.as_deref() {
+        Some(LogicalPlan::Aggregate(ordered)) => ordered,
+        _ => aggregate,
+    };
+    let Some((join, conditions)) = multiplied(aggregate) else { return Ok(ordered) };
+    if !conditions.iter().all(|condition| takes(join, condition)) {
+        return Ok(ordered);
+    }
+    let parts: Vec<_> = conditions.iter().flat_map(|part| split_conjunction(part)).map(columns_followed).collect();
+    let products = Products::of(aggregate, join, conditions)?;
+    let mut wanted = [false, false];
+    for (number, side) in [&join.left, &join.right].into_iter().enumerate() {
+        let node = builder.node(side)?;
+        // What is asked of a side above the join may be what joins it: FROM a, b, c WHERE a.k = b.k AND b.l = c.l
+        let is_asked = parts.iter().any(|read| read.iter().all(|column| side.schema().has_column(column)));
+        if is_asked || !node.reads {
+            continue;
+        }
+        let mut region = builder.region(side)?;
+        if region.single {
+            continue;
+        }
+        let is_dear = !needs_no_stage(&region.plan)?;
+        // Before an outer join a factor is another one, and before any join it is one of more rows.
+        let mut computed = products.computed_of(number);
+        for factor in &computed {
+            if join.join_type != JoinType::Inner || !never_fails(factor, side.schema())? {
+                computed.clear();
+                break;
+            }
+        }
+        wanted[number] = is_dear && !computed.is_empty();
+        for factor in computed {
+            // Where 0 may meet a derivative that is infinite, what a row contributes by a factor is no product of this.
+            let factor = inside(builder, &mut region, factor, side.schema())?;
+            wanted[number] |= Linear::of(&factor, &region)?.is_none();
+        }
+        if (is_dear || !is_linear(&region)?) && !wanted[number] && builder.stages.of(node).is_none() {
+            builder.stored(node, region)?;
+        }
+    }
+    if wanted == [false, false] {
+        return Ok(ordered);
+    }
+    let Factored { aggregate, sides } = products.factored(wanted, builder.names)?;
+    let aggregate = builder.stages.nodes.keep(LogicalPlan::Aggregate(aggregate));
+    for side in sides {
+        let (node, region) = (builder.node(&side)?, builder.region(&side)?);
+        builder.stored(node, region)?;
+    }
+    Ok(Some(aggregate))
+}
+
+/// Whether the cotangents of what the columns of a region are computed from are products: where 0 may meet a derivative that is infinite, they
+/// are not, and could not be summed with what the columns are multiplied by.
+fn is_linear(region: &Segment) -> Result<bool> {
+    for step in &region.steps {
+        if Linear::of(&step.expr, region)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The rows of a region with a condition as one of the join that they are of, if it can be. There sums of products are looked for, and there
+/// DataFusion asks it:
+///
+/// ```text
+/// FROM x JOIN w ON x.inp = w.inp WHERE w.layer = 0    ->    FROM x JOIN w ON x.inp = w.inp AND w.layer = 0
+/// ```
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn asked_of_join(plan: LogicalPlan, condition: &Expr) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Join(join) if takes(&join, condition) => {
+            let filter = conjunction(join.filter.into_iter().chain([condition.clone()]));
+            Ok(Transformed::yes(LogicalPlan::Join(Join { filter, ..join })))
+        }
+        // A name is that of one column in all of the statement.
+        LogicalPlan::Projection(Projection { expr, input, .. })
+            if condition.column_refs().into_iter().all(|column| input.schema().has_column(column)) =>
+        {
+            let below = asked_of_join(Arc::unwrap_or_clone(input), condition)?;
+            below.map_data(|below| Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?)))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Whether the rows of a join that fulfil a condition are those of the join with this condition. DataFusion plans subqueries in filters.
+fn takes(join: &Join, condition: &Expr) -> bool {
+    join.join_type == JoinType::Inner && !is_volatile(condition) && !has_subquery(condition)
+}
+
+/// The join of which an aggregate has sums, averages and counts of products of two sides by keys of both, and the conditions above it.
+pub fn multiplied(aggregate: &Aggregate) -> Option<(&Join, Vec<&Expr>)> {
+    let (mut below, mut conditions) = (aggregate.input.as_ref(), vec![]);
+    while let LogicalPlan::Filter(filter) = below {
+        conditions.push(&filter.predicate);
+        below = &filter.input;
+    }
+    let LogicalPlan::Join(join) = below else { return None };
+    let is_joined = !join.on.is_empty() || join.filter.is_some() || !conditions.is_empty();
+    let reads_both = |exprs: &[Expr]| {
+        let read: Vec<_> = exprs.iter().flat_map(columns_followed).collect();
+        [&join.left, &join.right].iter().all(|side| read.iter().any(|column| side.schema().has_column(column)))
+    };
+    let is_known_join = matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right);
+    let known = [sum_udaf(), avg_udaf(), count_udaf()];
+    let is_known = |expr: &Expr| match expr {
+        Expr::AggregateFunction(call) => known.contains(&call.func) && !call.params.distinct,
+        _ => false,
+    };
+    let calls: Vec<_> = aggregate.aggr_expr.iter().map(|call| call.clone().unalias_nested().data).collect();
+    let are_products = calls.iter().all(is_known) && reads_both(&calls) && reads_both(&aggregate.group_expr);
+    (is_known_join && is_joined && are_products).then_some((join, conditions))
+}
+
+/// The column below the projections of a plan that an expression over it is.
+fn source(expr: &Expr, plan: &LogicalPlan) -> Option<Column> {
+    let Expr::Column(column) = expr else { return None };
+    let LogicalPlan::Projection(projection) = plan else { return Some(column.clone()) };
+    let index = projection.schema.maybe_index_of_column(column)?;
+    let below = projection.expr[index].clone().unalias_nested().data;
+    source(&below, &projection.input)
+}
+
+/// Whether a column of a region is one of a side, or is computed from columns of it alone.
+fn is_computed_over(column: &Column, side: &LogicalPlan, region: &Segment) -> bool {
+    if side.schema().has_column(column) {
+        return true;
+    }
+    let mut node = &region.plan;
+    while let LogicalPlan::Projection(projection) = node {
+        let computed = projection.expr.iter().find_map(|expr| match expr {
+            Expr::Alias(alias) if alias.name == column.name => Some(&alias.expr),
+            _ => None,
+        });
+        if let Some(computed) = computed {
+            let read = columns_followed(computed);
+            return !read.is_empty() && read.iter().all(|column| is_computed_over(column, side, region));
+        }
+        node = &projection.input;
+    }
+    false
+}
+
+/// Whether a cotangent is a product, or adds several.
+fn is_sum_of_products(cotangent: &Expr) -> bool {
+    match cotangent {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right }) => {
+            is_sum_of_products(left) && is_sum_of_products(right)
+        }
+        other => is_one_term(other),
+    }
+}
+
+/// Whether a cotangent is not a sum of several.
+fn is_one_term(cotangent: &Expr) -> bool {
+    match cotangent {
+        Expr::Column(_) | Expr::Cast(_) => true,
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Multiply, right }) => is_one_term(left) && is_one_term(right),
+        _ => false,
+    }
+}
+
+fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
+    match plan {
+        LogicalPlan::Projection(projection) => below_projections(&projection.input),
+        other => other,
+    }
+}
+
+/// The rows of a plan that has sums, planned apart from what reads them, under names of their own.
+pub fn sums_apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+    let exprs = columns(plan.schema());
+    let plan = named(plan, &exprs, names)?;
+    Arc::new(SharedRelation::apart(names.part("sums"), plan)).scan()
+}
+
+impl RowCotangents {
+    /// The sums by row, planned apart from what reads them.
+    pub fn summed_apart(self, names: &mut Names) -> Result<Self> {
+        self.summed(names)?.apart(names)
+    }
+
+    /// The same, planned apart from what reads them.
+    pub fn apart(self, names: &mut Names) -> Result<Self> {
+        let plan = sums_apart(self.plan, names)?;
+        // A union of several has names without a table.
+        let exprs: Vec<_> = columns(plan.schema());
+        let plan = named(plan, &exprs, names)?;
+        let mut found = plan.schema().columns();
+        let row = self.row.map(|_| found.remove(0));
+        let of = self.of.map(|_| found.remove(0));
+        Ok(Self { plan, row, of, cotangents: found, reached: self.reached, own: vec![], repeated: false })
+    }
+}

@@ -1,0 +1,53 @@
+//! Nodes that keep rows of their input, or order them, and have its columns: filters, sorts and limits.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::Transformed;
+use datafusion_expr::logical_plan::Sort;
+use datafusion_expr::{Filter, Limit, LogicalPlan};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
+
+use super::contraction::asked_of_join;
+use super::expressions::inside;
+use super::linearize::SegmentBuilder;
+use super::nodes::Node;
+use super::segment::Segment;
+
+/// The rows that are kept have the cotangents. Which these are is taken as constant.
+pub fn filter(builder: &mut SegmentBuilder, node: Node, filter: &Filter) -> Result<Segment> {
+    let mut region = builder.region(&filter.input)?;
+    let predicate = inside(builder, &mut region, &filter.predicate, filter.input.schema())?;
+    let asked = match region.plan {
+        plan if builder.contracts => asked_of_join(plan, &predicate)?,
+        plan => Transformed::no(plan),
+    };
+    region.plan = match asked.transformed {
+        true => asked.data,
+        false => LogicalPlan::Filter(Filter::try_new(predicate.clone(), Arc::new(asked.data))?),
+    };
+    region.single = false;
+    if is_volatile(&predicate) { builder.stored(node, region) } else { Ok(region) }
+}
+
+/// The first rows are kept, which might be others in another order of equal rows.
+pub fn sort(builder: &mut SegmentBuilder, node: Node, sort: &Sort) -> Result<Segment> {
+    let Sort { expr, input, fetch } = sort;
+    let mut region = builder.region(input)?;
+    let mut order = vec![];
+    for sort in expr {
+        order.push(sort.with_expr(inside(builder, &mut region, &sort.expr, input.schema())?));
+    }
+    region.plan = LogicalPlan::Sort(Sort { expr: order, input: Arc::new(region.plan), fetch: *fetch });
+    region.single = region.single && fetch.is_none();
+    let keeps_some = fetch.is_some() || expr.iter().any(|sort| is_volatile(&sort.expr));
+    if keeps_some { builder.stored(node, region) } else { Ok(region) }
+}
+
+/// The rows that are kept might be others the second time.
+pub fn limit(builder: &mut SegmentBuilder, node: Node, limit: &Limit) -> Result<Segment> {
+    let mut region = builder.region(&limit.input)?;
+    let input = Arc::new(region.plan);
+    region.plan = LogicalPlan::Limit(Limit { skip: limit.skip.clone(), fetch: limit.fetch.clone(), input });
+    region.single = false;
+    builder.stored(node, region)
+}

@@ -1,0 +1,308 @@
+//! Making regions and stages of plans.
+
+use datafusion_common::{Column, Result, internal_err, plan_err};
+use datafusion_expr::expr::AggregateFunction;
+use datafusion_expr::logical_plan::Subquery;
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Projection, lit, when};
+use datafusion_functions_aggregate::count::count_all;
+use datafusion_functions_aggregate::first_last::first_value;
+use std::sync::Arc;
+
+use super::correlated::correlated;
+use super::nodes::Node;
+use super::residuals::{FramedSum, Groups, Kind, Members, Residuals, Rows, Stored, needs_no_stage};
+use super::row_ids::RowVariable;
+use super::segment::{ResidualId, Segment, renamed};
+use crate::shared_relation::SharedRelation;
+use crate::vocabulary::expressions::failing;
+use crate::vocabulary::names::Names;
+use crate::vocabulary::nullable_wrapper::draws;
+use crate::vocabulary::work_table::work_table;
+
+/// The region of a node whose rows depend on those of a variable.
+pub type Rule = fn(&mut SegmentBuilder, Node, &LogicalPlan) -> Result<Segment>;
+
+/// Makes regions of plans, and stages of what they read.
+pub struct SegmentBuilder<'a> {
+    /// Names for columns.
+    pub names: &'a mut Names,
+    /// The variables by whose rows is differentiated.
+    pub variables: &'a [RowVariable],
+    /// The stages so far.
+    pub stages: &'a mut Residuals,
+    /// Whether sums of products are computed apart, and sums over frames by functions of this project.
+    pub contracts: bool,
+    /// How many readers the relation has of which a region is being made.
+    pub readers: usize,
+    /// The stages around those of the iterations of recursive queries, the innermost last.
+    around: Vec<Residuals>,
+    rule: Rule,
+}
+
+/// The rows of a query, computed once and numbered.
+pub struct Values {
+    /// The columns of the query, in their order, and the number of the row behind them.
+    pub plan: LogicalPlan,
+    /// The columns of the query that vary, by their positions, each as a region of that column and the number of the row.
+    pub varying: Vec<(usize, Segment)>,
+}
+
+/// A stage around iterations.
+struct Around {
+    /// The node that it is, around.
+    node: Node,
+    stage: ResidualId,
+    /// How many columns the node has.
+    width: usize,
+    /// Whether it has exactly one row.
+    single: bool,
+}
+
+fn reads_work_table(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::TableScan(scan) if work_table(scan).is_some())
+}
+
+/// Refuses what all iterations read if each of them would read other rows.
+fn check_is_the_same(plan: &LogicalPlan) -> Result<()> {
+    let node_draws = |node: &LogicalPlan| node.expressions().iter().any(draws);
+    let is_drawn = SharedRelation::any_node_in(plan, &node_draws)?;
+    if is_drawn {
+        return plan_err!(
+            "a recursive query that a gradient by row passes through draws random numbers for other rows than those of the last \
+             iteration. Keep them in a table, with the number of the iteration"
+        );
+    }
+    Ok(())
+}
+
+impl<'a> SegmentBuilder<'a> {
+    /// A builder that makes regions by a rule for each kind of node.
+    pub fn new(names: &'a mut Names, variables: &'a [RowVariable], stages: &'a mut Residuals, rule: Rule) -> Self {
+        Self { names, variables, stages, contracts: false, readers: 1, around: vec![], rule }
+    }
+
+    /// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.
+    pub fn value(&mut self, subquery: &Subquery) -> Result<Option<Segment>> {
+        let node = self.stages.enter(&subquery.subquery, self.variables)?;
+        node.reads.then(|| self.subquery(subquery)).transpose()
+    }
+
+    /// The numbered rows of a query, none if it does not read the rows of a variable.
+    pub fn values(&mut self, query: &LogicalPlan) -> Result<Option<Values>> {
+        if !self.stages.enter(query, self.variables)?.reads {
+            return Ok(None);
+        }
+        let region = self.region(query)?;
+        let width = region.columns.len();
+        let stage = self.rows(region)?;
+        let positions = self.stages.all().get(stage).map(|stage| stage.stored.varying.clone());
+        let mut varying = vec![];
+        for position in positions.unwrap_or_default() {
+            let mut region = self.stages.numbered(stage, width, self.names)?;
+            region.columns = vec![region.columns[position].clone(), region.columns[width].clone()];
+            varying.push((position, region));
+        }
+        let read = self.stages.numbered(stage, width, self.names)?;
+        let columns = read.columns.into_iter().map(Expr::Column).collect();
+        let plan = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(read.plan))?);
+        Ok(Some(Values { plan, varying }))
+    }
+
+    /// The region of the one row that a scalar subquery is.
+    pub fn subquery(&mut self, subquery: &Subquery) -> Result<Segment> {
+        if !subquery.outer_ref_columns.is_empty() {
+            return correlated(subquery);
+        }
+        let region = self.region(&subquery.subquery)?;
+        if region.single { Ok(region) } else { self.first_of_one(region) }
+    }
+
+    /// What is known of a node of the value.
+    pub fn node(&mut self, plan: &LogicalPlan) -> Result<Node> {
+        self.stages.node(plan, self.variables)
+    }
+
+    /// The region of a plan.
+    #[recursive::recursive]
+    pub fn region(&mut self, plan: &LogicalPlan) -> Result<Segment> {
+        let node = self.node(plan)?;
+        // What an inner gradient reads is computed anew with what a sweep through it reads.
+        let is_opened = node.reads && self.variable(plan).is_none() && SharedRelation::scanned_by(plan).is_some();
+        match self.stages.of(node).filter(|_| !is_opened) {
+            Some((stage, width)) => self.stages.reader(stage, width, self.names),
+            None if !node.reads => match self.of_all_iterations(plan)? {
+                Some(region) => Ok(region),
+                None => self.constant(node, plan),
+            },
+            None => (self.rule)(self, node, plan),
+        }
+    }
+
+    /// The number of the variable whose rows a node scans, and the rows.
+    pub fn variable(&self, plan: &LogicalPlan) -> Option<(usize, Stored)> {
+        if let Some(begin) = &self.stages.begin {
+            return begin.is_scan(plan).then(|| (0, begin.before.clone()));
+        }
+        let number = self.variables.iter().position(|variable| variable.is_scan(plan))?;
+        let variable = &self.variables[number];
+        let relation = Arc::clone(variable.relation());
+        Some((number, Stored { relation, single: false, varying: variable.columns.clone() }))
+    }
+
+    /// Builds the region of a node whose readers what it reads has too, as parts of it.
+    pub fn for_readers<T>(&mut self, node: Node, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let around = self.readers;
+        self.readers = around.max(self.stages.nodes.times(node));
+        let built = build(self);
+        self.readers = around;
+        built
+    }
+
+    /// Whether a plan reads the rows of a variable, in an iteration also one around it.
+    pub fn varies(&mut self, plan: &LogicalPlan) -> Result<bool> {
+        let mut varies = self.node(plan)?.reads;
+        for stages in &mut self.around {
+            varies |= stages.node(plan, self.variables)?.reads;
+        }
+        Ok(varies)
+    }
+
+    /// Builds with other stages, those of an iteration, inside of which the stages so far are those around.
+    pub fn iteration<T>(
+        &mut self,
+        body: Residuals,
+        build: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(T, Residuals)> {
+        let readers = std::mem::replace(&mut self.readers, 1);
+        self.around.push(std::mem::replace(self.stages, body));
+        let built = build(self);
+        let around = self.around.pop().unwrap_or_default();
+        let body = std::mem::replace(self.stages, around);
+        self.readers = readers;
+        // Nodes are known by where they are in memory.
+        self.stages.nodes.keep_those_of(&body.nodes);
+        Ok((built?, body))
+    }
+
+    /// In an iteration, a plan that varies and is the same in all of them, as a reader of a stage around. None if it does not vary.
+    fn of_all_iterations(&mut self, plan: &LogicalPlan) -> Result<Option<Segment>> {
+        let Some(around) = self.around.pop() else { return Ok(None) };
+        let inside = std::mem::replace(self.stages, around);
+        let found = self.stored_around(plan);
+        let around = std::mem::replace(self.stages, inside);
+        let stored = match &found {
+            Ok(Some(found)) => around.all().get(found.stage).map(|stage| stage.stored.clone()),
+            _ => None,
+        };
+        self.around.push(around);
+        let (Some(Around { node, stage, width, single }), Some(stored)) = (found?, stored) else { return Ok(None) };
+        check_is_the_same(plan)?;
+        let stages = &mut *self.stages;
+        let Some(begin) = &mut stages.begin else { return internal_err!("an iteration begins with nothing") };
+        let id = match begin.known.get(&node.id) {
+            Some(id) => *id,
+            None => {
+                begin.around.push(stage);
+                let (number, id) = (begin.around.len(), stages.all().len());
+                if let Some(begin) = &mut stages.begin {
+                    begin.known.insert(node.id, id);
+                }
+                stages.add(stored, Kind::Variable(number))
+            }
+        };
+        let region = self.stages.reader(id, width, self.names)?;
+        Ok(Some(Segment { single, ..region }))
+    }
+
+    /// The stage around that has the rows of a plan, if it varies there.
+    fn stored_around(&mut self, plan: &LogicalPlan) -> Result<Option<Around>> {
+        let node = self.node(plan)?;
+        let region = match node.reads {
+            true => Some(self.region(plan)?),
+            false => self.of_all_iterations(plan)?,
+        };
+        let Some(region) = region else { return Ok(None) };
+        let (width, single) = (region.columns.len(), region.single);
+        if let Some((stage, width)) = self.stages.of(node).filter(|(stage, _)| self.stages.is_numbered(*stage)) {
+            return Ok(Some(Around { node, stage, width, single }));
+        }
+        let stage = self.rows(region)?;
+        if self.stages.of(node).is_none() {
+            self.stages.know(node, stage, width);
+        }
+        Ok(Some(Around { node, stage, width, single }))
+    }
+
+    /// What does not vary. It is computed once if it is much to compute, or if it might be other rows the second time.
+    fn constant(&mut self, node: Node, plan: &LogicalPlan) -> Result<Segment> {
+        if !self.around.is_empty() {
+            check_is_the_same(plan)?;
+        }
+        let single = matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
+        let region = renamed(plan.clone(), self.names)?;
+        // The work table of a query around can be read once only, and iterations read it again and again.
+        let is_read_out = !self.around.is_empty() && SharedRelation::any_node_in(plan, &reads_work_table)?;
+        if !is_read_out && needs_no_stage(plan)? {
+            return Ok(Segment { single, ..region });
+        }
+        let relation = Arc::new(SharedRelation::new(self.names.part("constants"), region.plan));
+        let stage = self.stages.add(Stored { relation, single, varying: vec![] }, Kind::Constant);
+        self.read_anew(node, stage, region.columns.len())
+    }
+
+    /// The rows of a region computed once, because they might be others the second time, or for several readers.
+    pub fn stored(&mut self, node: Node, region: Segment) -> Result<Segment> {
+        let width = region.columns.len();
+        let stage = self.rows(region)?;
+        self.read_anew(node, stage, width)
+    }
+
+    /// A stage with the rows of a region.
+    pub fn rows(&mut self, region: Segment) -> Result<ResidualId> {
+        self.rows_with(region, vec![])
+    }
+
+    /// A stage with the rows of a region, of which some columns are sums over frames of them.
+    pub fn rows_with(&mut self, region: Segment, sums: Vec<FramedSum>) -> Result<ResidualId> {
+        let (stored, rows) = Rows::computed(region, sums, self.names)?;
+        Ok(self.stages.add(stored, Kind::Rows(rows)))
+    }
+
+    /// A stage with the groups of the rows of a region: first their keys, then the aggregates, each with the call as the user wrote it.
+    pub fn groups(
+        &mut self,
+        below: Segment,
+        keys: Vec<Column>,
+        calls: Vec<(AggregateFunction, Expr)>,
+        members: Members,
+    ) -> Result<ResidualId> {
+        let (stored, groups) = Groups::computed(below, keys, calls, members, self.names)?;
+        Ok(self.stages.add(stored, Kind::Groups(groups)))
+    }
+
+    /// The first reader of a stage that a node with so many columns is.
+    pub fn read_anew(&mut self, node: Node, stage: ResidualId, width: usize) -> Result<Segment> {
+        self.stages.know(node, stage, width);
+        self.stages.reader(stage, width, self.names)
+    }
+
+    /// The one row of a region that has at most one, NULL if it has none. More are an error when the query runs.
+    fn first_of_one(&mut self, below: Segment) -> Result<Segment> {
+        let Some(value) = below.columns.first().cloned() else { return plan_err!("a subquery has no column") };
+        let calls = [first_value(Expr::Column(value), vec![]), count_all()].into_iter().filter_map(|expr| {
+            match expr.clone().unalias_nested().data {
+                Expr::AggregateFunction(call) => Some((call, expr)),
+                _ => None,
+            }
+        });
+        let stage = self.groups(below, vec![], calls.collect(), Members::One)?;
+        let mut region = self.stages.reader(stage, 2, self.names)?;
+        let [value, count] = [0, 1].map(|index: usize| Expr::Column(region.columns[index].clone()));
+        let data_type = value.get_type(region.plan.schema())?;
+        let says = " rows of a scalar subquery, which may have one: aggregate them, or add a condition";
+        let error = failing([lit("UnsupportedRelationError: "), count.clone(), lit(says)], data_type);
+        let checked = when(count.gt(lit(1_i64)), error).otherwise(value)?;
+        region.columns = region.add(vec![("value".to_owned(), checked)], self.names)?;
+        Ok(region)
+    }
+}

@@ -1,0 +1,119 @@
+//! The nodes of a plan: which are the same relation, and which read a variable.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_expr::LogicalPlan;
+use datafusion_expr::logical_plan::Subquery;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::shared_relation::SharedRelation;
+use crate::vocabulary::identity::{IdentityKey, Place};
+
+/// What is known of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct Node {
+    /// Nodes that compute the same have one number. DataFusion plans a CTE anew wherever it is read.
+    pub id: usize,
+    /// Whether it, a subquery or a shared relation in it reads the rows of a variable.
+    pub reads: bool,
+}
+
+/// Whether a node scans the rows of a variable.
+type IsVariable<'v> = &'v dyn Fn(&LogicalPlan) -> bool;
+
+/// The nodes of the plan that is being looked at, each looked at once.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    /// The numbers of nodes, by what they are over the numbers of their inputs.
+    ids: HashMap<(LogicalPlan, IdentityKey, Vec<usize>), usize>,
+    /// The numbers of shared relations.
+    relations: Vec<(Arc<SharedRelation>, usize)>,
+    /// How many numbers have been given.
+    count: usize,
+    /// How often the plan that is being looked at has the node of a number.
+    times: HashMap<usize, usize>,
+    /// Plans that stand for nodes of the plan that is being looked at.
+    kept: Vec<Arc<LogicalPlan>>,
+    /// Where the node stands that is being looked at.
+    place: Place,
+    /// The nodes by their addresses, which are theirs as long as the plan is there.
+    seen: HashMap<*const LogicalPlan, Node>,
+}
+
+impl Nodes {
+    /// Forgets the addresses of the plan before, and looks at another one.
+    pub fn enter(&mut self, plan: &LogicalPlan, is_variable: IsVariable) -> Result<Node> {
+        self.seen.clear();
+        self.place = Place::default();
+        self.kept.clear();
+        self.times.clear();
+        self.of(plan, is_variable)
+    }
+
+    /// How often the plan has a node.
+    pub fn times(&self, node: Node) -> usize {
+        self.times.get(&node.id).copied().unwrap_or_default()
+    }
+
+    /// Keeps a plan that is looked at in the place of a node.
+    pub fn keep(&mut self, plan: LogicalPlan) -> Arc<LogicalPlan> {
+        let plan = Arc::new(plan);
+        self.kept.push(Arc::clone(&plan));
+        plan
+    }
+
+    /// Keeps the plans that others have kept, whose nodes may have been looked at here.
+    pub fn keep_those_of(&mut self, other: &Self) {
+        self.kept.extend(other.kept.iter().cloned());
+    }
+
+    /// A node of the plan that has been entered, or of a relation that it reads.
+    #[recursive::recursive]
+    pub fn of(&mut self, plan: &LogicalPlan, is_variable: IsVariable) -> Result<Node> {
+        if let Some(node) = self.seen.get(&std::ptr::from_ref(plan)) {
+            return Ok(*node);
+        }
+        if let Some(relation) = SharedRelation::scanned_by(plan) {
+            // Each scan gives the columns names of its own.
+            let place = std::mem::take(&mut self.place);
+            let reads = is_variable(plan) || self.of(relation.plan(), is_variable)?.reads;
+            self.place = place;
+            let known = self.relations.iter().find(|(known, _)| Arc::ptr_eq(known, &relation)).map(|(_, id)| *id);
+            let id = known.unwrap_or_else(|| self.next());
+            if known.is_none() {
+                self.relations.push((relation, id));
+            }
+            return Ok(Node { id, reads });
+        }
+        let mut reads = false;
+        let mut inputs = vec![];
+        let place = std::mem::take(&mut self.place);
+        let mut visit = |input: &LogicalPlan| {
+            let input = match input {
+                LogicalPlan::Subquery(Subquery { subquery, .. }) => subquery,
+                other => other,
+            };
+            self.place = place.below(plan, inputs.len());
+            let node = self.of(input, is_variable)?;
+            *self.times.entry(node.id).or_default() += 1;
+            reads |= node.reads;
+            inputs.push(node.id);
+            Ok(TreeNodeRecursion::Continue)
+        };
+        plan.apply_children(&mut visit)?;
+        plan.apply_subqueries(&mut visit)?;
+        self.place = place.clone();
+        let alone = plan.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())))?.data;
+        let next = self.next();
+        let id = *self.ids.entry((alone, IdentityKey::of(plan, &place), inputs)).or_insert(next);
+        let node = Node { id, reads };
+        self.seen.insert(plan, node);
+        Ok(node)
+    }
+
+    fn next(&mut self) -> usize {
+        self.count += 1;
+        self.count
+    }
+}

@@ -1,0 +1,40 @@
+//! What all stages have: rows that are stored, and cotangents that go on.
+
+use datafusion_common::{Column, Result};
+use datafusion_expr::LogicalPlan;
+use std::sync::Arc;
+
+use crate::shared_relation::SharedRelation;
+use crate::vjp::cotangents::Cotangents;
+use crate::vjp::segment::Segment;
+use crate::vocabulary::names::Names;
+
+/// The rows of a stage.
+#[derive(Clone)]
+pub struct Stored {
+    /// The relation. Its last column numbers the rows if they vary, unless there is one row only.
+    pub relation: Arc<SharedRelation>,
+    /// Whether it has exactly one row.
+    pub single: bool,
+    /// The positions of its columns that vary.
+    pub varying: Vec<usize>,
+}
+
+impl Stored {
+    /// A scan of all columns.
+    pub fn scan(&self, names: &mut Names) -> Result<Segment> {
+        Segment::reading(&self.relation, names)
+    }
+}
+
+/// What the cotangents of a stage are to the region that it is computed from.
+pub struct PulledBack<'s> {
+    /// The region.
+    pub below: &'s Segment,
+    /// Its rows, with columns that the cotangents read.
+    pub rows: LogicalPlan,
+    /// The column of the rows with the numbers of the values that the cotangents are by, if there are several.
+    pub of: Option<Column>,
+    /// The cotangents of its columns.
+    pub cotangents: Cotangents,
+}

@@ -1,0 +1,242 @@
+//! Residuals: relations between the variable and the value that are computed once and read as often as needed.
+//!
+//! A kind of stage says two things: how its rows are computed (`computed`), and how their cotangents go on to the rows that they are
+//! computed from (`pullback`). [`rows`] are those of a region, one by one, and [`groups`] are groups of them. Those of a recursive query
+//! have stages of their own, which each iteration computes.
+
+mod framed_sums;
+mod groups;
+mod materialized;
+mod partials;
+mod rows;
+
+pub use framed_sums::FramedSum;
+pub use groups::{Groups, Members};
+pub use materialized::{PulledBack, Stored};
+pub use rows::Rows;
+
+use arrow::datatypes::SchemaRef;
+use datafusion_common::{Result, internal_err};
+use datafusion_expr::LogicalPlan;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::cotangents::RowCotangents;
+use super::nodes::{Node, Nodes};
+use super::row_ids::RowVariable;
+use super::segment::{Leaf, ResidualId, Segment};
+use crate::shared_relation::SharedRelation;
+use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::{above_queries, any_node, draws_itself};
+
+/// A relation that is computed once.
+pub struct Residual {
+    /// Its rows.
+    pub stored: Stored,
+    /// Where they come from.
+    pub kind: Kind,
+}
+
+/// Where the rows of a stage come from.
+pub enum Kind {
+    /// They are those of the variable of this number.
+    Variable(usize),
+    /// They do not vary.
+    Constant,
+    /// They are those of a region.
+    Rows(Rows),
+    /// They are groups of the rows of a region.
+    Groups(Groups),
+    /// They are those of all iterations of a recursive query.
+    Iterations(Box<Iterations>),
+}
+
+/// The iterations of a recursive query.
+pub struct Iterations {
+    /// The name of the query.
+    pub query: String,
+    /// Its columns, under the names that it gives them.
+    pub columns: SchemaRef,
+    /// The stage with the first rows, among the stages around.
+    pub start: ResidualId,
+    /// The positions of its columns that vary.
+    pub first_varying: Vec<usize>,
+    /// The stages of an iteration.
+    pub body: Residuals,
+    /// The stage with the rows of an iteration, among these.
+    pub rows: ResidualId,
+}
+
+/// What the stages of an iteration begin with, as variables: number 0 are the rows of the iteration before, and after them come stages
+/// around the iterations.
+pub struct Begin {
+    /// The rows of the iteration before.
+    pub before: Stored,
+    /// The stages around that iterations read.
+    pub around: Vec<ResidualId>,
+    /// The stages that have the rows of nodes which are the same in all iterations, by the numbers that the nodes have around.
+    pub known: HashMap<usize, ResidualId>,
+}
+
+impl Residual {
+    /// Carries the cotangents of its rows on to the region that they are computed from. There is none below a variable or a constant,
+    /// and iterations have many.
+    pub fn pullback(
+        &self,
+        total: RowCotangents,
+        keeps_zeros: bool,
+        names: &mut Names,
+    ) -> Result<Option<PulledBack<'_>>> {
+        match &self.kind {
+            Kind::Variable(_) | Kind::Constant | Kind::Iterations(_) => Ok(None),
+            Kind::Rows(rows) => rows.pullback(total, names).map(Some),
+            Kind::Groups(groups) => groups.pullback(&self.stored, total, keeps_zeros, names).map(Some),
+        }
+    }
+}
+
+/// The stages by which values depend on variables.
+#[derive(Default)]
+pub struct Residuals {
+    stages: Vec<Residual>,
+    /// The stages of nodes by their numbers, with how many columns the nodes have.
+    known: HashMap<usize, (ResidualId, usize)>,
+    /// The numbers of those nodes that have exactly one row.
+    single: HashSet<usize>,
+    /// The nodes of the plans that have been looked at.
+    pub nodes: Nodes,
+    /// What they begin with, if they are those of an iteration.
+    pub begin: Option<Begin>,
+}
+
+impl Residuals {
+    /// The stages of an iteration, before which come these rows.
+    pub fn after(before: Stored) -> Self {
+        let begin = Begin { before, around: vec![], known: HashMap::new() };
+        Self { begin: Some(begin), ..Self::default() }
+    }
+
+    /// What is known of a node. The rows of the iteration before are the variable of an iteration.
+    pub fn node(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
+        let Self { nodes, begin, .. } = self;
+        nodes.of(plan, &|node| is_variable(node, begin.as_ref(), variables))
+    }
+
+    /// Looks at another plan, and says what is known of it.
+    pub fn enter(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
+        let Self { nodes, begin, .. } = self;
+        nodes.enter(plan, &|node| is_variable(node, begin.as_ref(), variables))
+    }
+
+    /// The stages by their numbers.
+    pub fn all(&self) -> &[Residual] {
+        &self.stages
+    }
+
+    /// The stage of a node, if it has one, and how many columns the node has.
+    pub fn of(&self, node: Node) -> Option<(ResidualId, usize)> {
+        self.known.get(&node.id).copied()
+    }
+
+    /// Notes which stage a node with so many columns is.
+    pub fn know(&mut self, node: Node, id: ResidualId, width: usize) {
+        self.known.insert(node.id, (id, width));
+    }
+
+    /// Notes that a node has exactly one row.
+    pub fn know_single(&mut self, node: Node) {
+        self.single.insert(node.id);
+    }
+
+    /// Whether a node is known to have exactly one row.
+    pub fn is_single(&self, node: Node) -> bool {
+        self.single.contains(&node.id)
+    }
+
+    /// Whether the rows of a stage have numbers.
+    pub fn is_numbered(&self, id: ResidualId) -> bool {
+        self.stages.get(id).is_some_and(|stage| stage.stored.relation.is_numbered())
+    }
+
+    /// Adds a stage.
+    pub fn add(&mut self, stored: Stored, kind: Kind) -> ResidualId {
+        self.stages.push(Residual { stored, kind });
+        self.stages.len() - 1
+    }
+
+    /// A region that reads a stage, with the number of the row behind its columns if it has one.
+    fn whole(&self, id: ResidualId, names: &mut Names) -> Result<Segment> {
+        let Some(Residual { stored: stage, .. }) = self.stages.get(id) else {
+            return internal_err!("stage {id} is missing");
+        };
+        let mut region = stage.scan(names)?;
+        region.single = stage.single;
+        let row = region.columns.last().filter(|_| stage.relation.is_numbered()).cloned();
+        let read = |index: &usize| Some(region.columns.get(*index)?.name.clone());
+        let read: Vec<_> = stage.varying.iter().filter_map(read).collect();
+        if !read.is_empty() {
+            let own = region.columns.clone();
+            region.varying.extend(read.iter().cloned());
+            region.leaves.push(Leaf { stage: id, row, present: None, columns: read, own, repeated: false });
+        }
+        Ok(region)
+    }
+
+    /// A region that reads a stage, of which `width` columns are those of the node that it stands for.
+    pub fn reader(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
+        let mut region = self.whole(id, names)?;
+        region.columns.truncate(width);
+        Ok(region)
+    }
+
+    /// The same with the number of the row as one more column. A stage has columns between, of the region that it is computed from.
+    pub fn numbered(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
+        let mut region = self.whole(id, names)?;
+        let row = region.columns.pop();
+        region.columns.truncate(width);
+        region.columns.extend(row);
+        Ok(region)
+    }
+}
+
+fn is_variable(node: &LogicalPlan, begin: Option<&Begin>, variables: &[RowVariable]) -> bool {
+    match begin {
+        Some(begin) => begin.is_scan(node),
+        None => variables.iter().any(|variable| variable.is_scan(node)),
+    }
+}
+
+impl Begin {
+    /// Whether a node scans the rows of the iteration before.
+    pub fn is_scan(&self, node: &LogicalPlan) -> bool {
+        SharedRelation::scanned_by(node).is_some_and(|relation| Arc::ptr_eq(&relation, &self.before.relation))
+    }
+}
+
+/// Whether a plan needs no stage: it is cheap to compute twice, and has the same rows both times.
+pub fn needs_no_stage(plan: &LogicalPlan) -> Result<bool> {
+    let is_dear = any_node(plan, |node| {
+        Ok(match node {
+            LogicalPlan::TableScan(_)
+            | LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::EmptyRelation(_) => draws_itself(node),
+            LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Join(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Unnest(_)
+            | LogicalPlan::RecursiveQuery(_)
+            | LogicalPlan::Extension(_)
+            | above_queries!() => true,
+        })
+    })?;
+    Ok(!is_dear)
+}

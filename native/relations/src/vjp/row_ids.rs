@@ -1,0 +1,323 @@
+//! The relation in which a variable originates, with its rows numbered.
+
+use arrow::datatypes::FieldRef;
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{
+    Column, DFSchema, DFSchemaRef, Result, ScalarValue, TableReference, UnnestOptions, internal_err, plan_err,
+};
+use datafusion_expr::expr::AggregateFunction;
+use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableSource, Union};
+use datafusion_functions_aggregate::array_agg::array_agg_udaf;
+use datafusion_functions_aggregate::expr_fn::min;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use crate::plan::pull_up_column::lifted;
+use crate::plan::union::widened_union;
+use crate::shared_relation::{SharedRelation, common_rewritten};
+use crate::vocabulary::identity::{Occurrence, Place, Relation, is_same, occurrences};
+use crate::vocabulary::names::{Names, columns, named};
+use crate::vocabulary::nodes::{above_queries, draws_itself};
+use crate::vocabulary::origin::{Origin, origin};
+use crate::vocabulary::source::{Source, sources_of};
+
+/// Columns of one relation by whose cells is differentiated.
+///
+/// FROM and the subqueries read the same rows of the relation, with numbers by which they know each row again.
+pub struct RowVariable {
+    /// Which relation it is in the statement.
+    origin: Relation,
+    /// Its columns as the numbered rows have them.
+    shown: DFSchemaRef,
+    /// The positions of the columns in it.
+    pub columns: Vec<usize>,
+    relation: Arc<SharedRelation>,
+    /// The numbered rows as a table, which is one wherever it is read.
+    table: Arc<dyn TableSource>,
+    /// The scans of it, each in the place of one occurrence of the origin, so that copies of a query stay copies.
+    scans: RefCell<HashMap<Vec<Occurrence>, LogicalPlan>>,
+}
+
+impl RowVariable {
+    /// The variables that columns of a node are, as it stands in FROM. There it may have more columns than the `origin` that
+    /// subqueries read: numbers of rows of what it is computed from. `computed` is what it computes, without calls of the operators.
+    pub fn of(
+        origin: Relation,
+        shown: &LogicalPlan,
+        computed: LogicalPlan,
+        variables: &[usize],
+        names: &mut Names,
+    ) -> Result<Self> {
+        let shown = Arc::clone(shown.schema());
+        let variables = variables.iter().map(|index| position(&shown, origin.node.schema().qualified_field(*index)));
+        let variables = variables.collect::<Result<_>>()?;
+        let exprs = columns(computed.schema());
+        let computed = named(computed, &exprs, names)?;
+        let table = names.part("rows");
+        let relation = Arc::new(SharedRelation::numbered(table, computed, &names.part("row")));
+        let table = relation.read_as(relation.columns());
+        Ok(Self { origin, shown, columns: variables, relation, table, scans: RefCell::default() })
+    }
+
+    /// The numbered rows.
+    pub fn relation(&self) -> &Arc<SharedRelation> {
+        &self.relation
+    }
+
+    /// A scan of the numbered rows: the columns of the origin in their order, and the number of the row.
+    pub fn scan(&self) -> Result<LogicalPlan> {
+        self.relation.scan_of(&self.table)
+    }
+
+    /// Whether a node scans the numbered rows.
+    pub fn is_scan(&self, plan: &LogicalPlan) -> bool {
+        SharedRelation::scanned_by(plan).is_some_and(|relation| Arc::ptr_eq(&relation, &self.relation))
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it reads the numbered rows.
+    pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
+        SharedRelation::any_node_in(plan, &|node| self.is_scan(node))
+    }
+
+    /// A relation that is computed from it, reading the numbered rows.
+    pub fn substituted_in(&self, other: &mut Relation) -> Result<()> {
+        let node = std::mem::take(&mut other.node);
+        other.node = self.reading_numbered(node, other.place())?;
+        Ok(())
+    }
+
+    /// The plan with every reference to the relation reading the numbered rows.
+    pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        self.reading_numbered(plan, &Place::default())
+    }
+
+    /// A plan in a place, reading the numbered rows, as the CTEs that it scans do.
+    fn reading_numbered(&self, plan: LogicalPlan, place: &Place) -> Result<LogicalPlan> {
+        let replaced = |plan, place: &Place| self.origin.replaced(plan, place, &|node| self.stand_in(node, None));
+        let plan = common_rewritten(plan, &mut |plan| replaced(plan, &Place::default()))?;
+        Ok(replaced(plan, place)?.data)
+    }
+
+    /// What reads the numbered rows in the place of a node, with the number of the row under a name of its own.
+    fn stand_in(&self, node: &LogicalPlan, row: Option<&str>) -> Result<LogicalPlan> {
+        let columns_of = node.schema();
+        let scan = match self.scans.borrow_mut().entry(occurrences(node)) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => place.insert(self.scan()?).clone(),
+        };
+        let mut read = columns(scan.schema());
+        let number = read.pop();
+        let mut exprs = vec![];
+        let is_all = columns_of.fields().len() == self.shown.fields().len();
+        for (index, (table, field)) in columns_of.iter().enumerate() {
+            // The same table may go by another name here.
+            let index = if is_all { index } else { position(&self.shown, (table, field))? };
+            exprs.push(read[index].clone().alias_qualified(table.cloned(), field.name()));
+        }
+        exprs.extend(row.and_then(|row| Some(number?.alias(row))));
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(scan))?))
+    }
+
+    /// The plan with the number of the row that a column, one of the variables, is of, as one more column. A column of a union
+    /// comes from several places, of which `place` is one.
+    ///
+    /// ```text
+    /// Filter: w.val > 0                     Filter: w.val > 0
+    ///   TableScan: w                 ->       Projection: w.k, w.val, ∂row
+    ///                                           TableScan: ∂rows
+    /// ```
+    pub fn lifted(
+        &self,
+        plan: LogicalPlan,
+        index: usize,
+        place: usize,
+        names: &mut Names,
+    ) -> Result<(LogicalPlan, Reference)> {
+        let mut groups = None;
+        let (plan, number) = lifted(plan, index, names, &mut |node, index, names| {
+            if origin(node, index)? == Origin::Here {
+                let row = names.part("row");
+                return Ok(Some((self.stand_in(node, Some(&row))?, Column::new_unqualified(row))));
+            }
+            let (plan, found) = match node {
+                LogicalPlan::Projection(_)
+                | LogicalPlan::SubqueryAlias(_)
+                | LogicalPlan::Filter(_)
+                | LogicalPlan::Sort(_)
+                | LogicalPlan::Limit(_)
+                | LogicalPlan::Repartition(_)
+                | LogicalPlan::Window(_)
+                | LogicalPlan::Unnest(_)
+                | LogicalPlan::Distinct(Distinct::On(_))
+                | LogicalPlan::Join(_) => return Ok(None),
+                LogicalPlan::Union(union) => self.in_branch(union, index, place, names)?,
+                LogicalPlan::Aggregate(aggregate) => self.grouped(aggregate, index, place, names)?,
+                LogicalPlan::Distinct(Distinct::All(input)) => {
+                    let groups = Aggregate::try_new(Arc::clone(input), columns(input.schema()), vec![])?;
+                    self.grouped(&groups, index, place, names)?
+                }
+                LogicalPlan::TableScan(_)
+                | LogicalPlan::EmptyRelation(_)
+                | LogicalPlan::Subquery(_)
+                | LogicalPlan::Values(_)
+                | LogicalPlan::RecursiveQuery(_)
+                | LogicalPlan::Extension(_)
+                | above_queries!() => {
+                    return plan_err!(
+                        "xql-ffi cannot follow the rows of the variable through {}. Take the derivative below it, in a CTE",
+                        node.display()
+                    );
+                }
+            };
+            groups = found.groups;
+            Ok(Some((plan, found.number)))
+        })?;
+        Ok((plan, Reference { number, groups }))
+    }
+
+    /// A union with the number of the row that a column is of in one of its branches, NULL in the others.
+    fn in_branch(
+        &self,
+        union: &Union,
+        index: usize,
+        mut place: usize,
+        names: &mut Names,
+    ) -> Result<(LogicalPlan, Reference)> {
+        let mut found = None;
+        let mut inputs = vec![];
+        for input in &union.inputs {
+            let places = sources_of(input, index)?.len();
+            if found.is_none() && place < places {
+                let (input, reference) = self.lifted(input.as_ref().clone(), index, place, names)?;
+                inputs.push((input, Expr::Column(reference.number)));
+                found = Some(reference.groups);
+            } else {
+                place = place.saturating_sub(places);
+                // DataFusion lets inputs of a union forget the tables of their columns, and finds them again as it likes.
+                let input = input.as_ref().clone().recompute_schema()?;
+                inputs.push((input, Expr::Literal(ScalarValue::UInt64(None), None)));
+            }
+        }
+        let Some(groups) = found else { return internal_err!("a union has no branch of a variable") };
+        let name = names.part("row");
+        let mut widened = vec![];
+        for ((input, number), before) in inputs.into_iter().zip(&union.inputs) {
+            let mut exprs = vec![];
+            for (table, field) in before.schema().iter() {
+                let column = input.schema().qualified_field(position(input.schema(), (table, field))?);
+                exprs.push(Expr::Column(Column::from(column)).alias_qualified(table.cloned(), field.name()));
+            }
+            exprs.push(number.alias(name.clone()));
+            widened.push(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?)));
+        }
+        Ok((widened_union(union, widened)?, Reference { number: Column::new_unqualified(name), groups }))
+    }
+
+    /// Groups of the rows of the variable, each with the least number of a row as its own.
+    ///
+    /// ```text
+    /// Aggregate: groupBy=[[w.val]]            Aggregate: groupBy=[[w.val]], aggr=[[min(∂row) AS ∂group]]
+    ///   TableScan: w                   ->       Projection: w.k, w.val, ∂row
+    ///                                             TableScan: ∂rows
+    /// ```
+    fn grouped(
+        &self,
+        aggregate: &Aggregate,
+        index: usize,
+        place: usize,
+        names: &mut Names,
+    ) -> Result<(LogicalPlan, Reference)> {
+        let node = LogicalPlan::Aggregate(aggregate.clone());
+        let (Origin::Below(below), false) =
+            (origin(&node, index)?, matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]))
+        else {
+            return plan_err!(
+                "xql-ffi cannot follow the rows of the variable through grouping sets. Take the derivative below them"
+            );
+        };
+        let Some((_, below)) = below.first() else { return internal_err!("a group has no rows") };
+        // Each branch of a union is followed by itself: a cell that comes into a group by two of them would count twice.
+        let sources = sources_of(&aggregate.input, *below)?;
+        let name = |source: &Source| source.origin.schema().field(source.position).name().clone();
+        let is_repeated = sources.iter().enumerate().any(|(place, source)| {
+            let same = |other: &Source| name(other) == name(source) && is_same(&other.origin, &source.origin);
+            sources[..place].iter().any(same)
+        });
+        if is_repeated {
+            return plan_err!(
+                "rows of one variable come into {} by several branches of a UNION. Take the derivative below it, in a CTE",
+                node.display()
+            );
+        }
+        let (input, reference) = self.lifted(aggregate.input.as_ref().clone(), *below, place, names)?;
+        if reference.groups.is_some() || !is_in_one_group(&input, aggregate.group_expr.len() == 1)? {
+            return plan_err!(
+                "xql-ffi does not know which rows of a variable are in a group of {}. Take the derivative below it, in a CTE",
+                node.display()
+            );
+        }
+        let row = Expr::Column(reference.number);
+        let groups = |aggregates: Vec<Expr>| {
+            Aggregate::try_new(Arc::new(input.clone()), aggregate.group_expr.clone(), aggregates)
+        };
+        let [number, of, rows] = ["group", "group", "row"].map(|name| names.part(name));
+        let mut aggregates = aggregate.aggr_expr.clone();
+        aggregates.push(min(row.clone()).alias(number.clone()));
+        let plan = LogicalPlan::Aggregate(groups(aggregates)?);
+        let all = AggregateFunction::new_udf(array_agg_udaf(), vec![row.clone()], true, None, vec![], None);
+        let members = groups(vec![min(row).alias(of.clone()), Expr::AggregateFunction(all).alias(rows.clone())])?;
+        let [of, rows] = [of, rows].map(Column::new_unqualified);
+        let members = LogicalPlanBuilder::from(LogicalPlan::Aggregate(members))
+            .project([of, rows.clone()].map(Expr::Column))?
+            .unnest_column_with_options(rows, UnnestOptions::default().with_preserve_nulls(false))?
+            .build()?;
+        Ok((plan, Reference { number: Column::new_unqualified(number), groups: Some(members) }))
+    }
+}
+
+/// How a row of a plan knows rows of a variable.
+pub struct Reference {
+    /// The number of the row, or of the group of rows.
+    pub number: Column,
+    /// The numbers of groups, each beside those of its rows.
+    pub groups: Option<LogicalPlan>,
+}
+
+/// Whether each row of a variable comes into one group of the rows of a plan only, whichever the keys, and into the same when it is
+/// computed again. A join may repeat rows, which only a key of theirs keeps together.
+fn is_in_one_group(plan: &LogicalPlan, is_only_key: bool) -> Result<bool> {
+    let mut is = true;
+    plan.apply_with_subqueries(|node| {
+        is &= match node {
+            LogicalPlan::TableScan(_)
+            | LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::EmptyRelation(_) => true,
+            LogicalPlan::Sort(sort) => sort.fetch.is_none(),
+            LogicalPlan::Join(_) => is_only_key,
+            LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Unnest(_)
+            | LogicalPlan::RecursiveQuery(_)
+            | LogicalPlan::Extension(_)
+            | above_queries!() => false,
+        };
+        is &= !draws_itself(node);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(is)
+}
+
+fn position(schema: &DFSchema, (table, field): (Option<&TableReference>, &FieldRef)) -> Result<usize> {
+    let found = schema.index_of_column_by_name(table, field.name());
+    found.map_or_else(|| internal_err!("the rows of a variable have no column {}", field.name()), Ok)
+}

@@ -1,0 +1,379 @@
+//! Cotangents swept down from a value to the rows of the variable.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, DFSchema, Result, ScalarValue, plan_err};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{
+    Expr, Filter, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit, union, when,
+};
+use datafusion_functions::core::expr_fn::nullif;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::messages::abbreviate;
+use xql_autodiff::vocabulary::types::value_type;
+
+use super::adjoint::contributions;
+use super::contraction::{PulledJoin, with_groups_once};
+use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, product_at_zero};
+use super::linear::Linear;
+use super::residuals::{Iterations, Kind, PulledBack, Residuals, Stored};
+use super::segment::{Leaf, Segment, Step};
+use crate::shared_relation::SharedRelation;
+use crate::tangents::linearize::Function;
+use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::names::{Names, with_columns};
+
+/// The gradients of the first column of a region, by the number of the variable, without those that it does not vary with. `of` has the
+/// numbers of its rows, each of which has a value with a gradient of its own, unless there is one row only. `tangent` is the `jvp` of a
+/// single expression.
+pub fn gradients(
+    (region, of): (&Segment, Option<&Column>),
+    stages: &Residuals,
+    names: &mut Names,
+    tangent: &Arc<ScalarUDF>,
+    sweeping: Sweeping,
+) -> Result<BTreeMap<usize, RowCotangents>> {
+    let mut cotangents = Cotangents::default();
+    match region.columns.first() {
+        Some(value) if region.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
+        _ => return Ok(BTreeMap::new()),
+    }
+    // What is computed as arrays is by one number.
+    let contracts = sweeping.contracts && of.is_none();
+    let mut sweep = Sweep::new(stages, names, tangent, Sweeping { contracts, ..sweeping });
+    sweep.region(region, Rows { plan: region.plan.clone(), of: of.cloned() }, cotangents)?;
+    let gradients = sweep.through(stages)?.into_iter();
+    let planned = gradients.map(|(variable, rows)| {
+        // Sums of contributions are by the numbers of rows, and are computed like those of products.
+        let is_sum = contracts && rows.row.is_some() && matches!(rows.plan, LogicalPlan::Aggregate(_));
+        Ok((variable, if is_sum { rows.apart(names)? } else { rows }))
+    });
+    planned.collect()
+}
+
+/// How gradients are swept.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sweeping {
+    /// Whether sums of products are computed apart.
+    pub contracts: bool,
+    /// Whether a row that contributes 0 differs from one that contributes nothing, which has NULL: where gradients are differentiated
+    /// again, a gradient of 0 has a derivative of its own, and where what they are multiplied by may be infinite, 0 times that is NaN.
+    ///
+    /// ```sql
+    /// grad(sqrt((SELECT SUM(greatest(x, 0)) FROM t)), x)        -- where all x are negative, sqrt' is infinite
+    /// ```
+    pub keeps_zeros: bool,
+}
+
+/// Rows of a region, each once for each of the values that its cotangents are by.
+struct Rows {
+    plan: LogicalPlan,
+    /// The column with the numbers of these values, if there are several.
+    of: Option<Column>,
+}
+
+/// A cotangent of a column that an expression is computed from, NULL where the expression takes branches that do not vary with it.
+fn where_taken(cotangent: Expr, expr: &Expr, input: &Column, schema: &DFSchema) -> Result<Expr> {
+    let mut tangents = Tangents::default();
+    tangents.set(schema.index_of_column(input)?, Tangent::One);
+    let none = ScalarValue::Float64(None);
+    match Function::of(expr.clone(), schema)?.inactive(schema, &tangents, schema)? {
+        Some(inactive) => when(inactive, lit(none)).otherwise(cotangent),
+        None => Ok(cotangent),
+    }
+}
+
+struct Sweep<'a> {
+    names: &'a mut Names,
+    tangent: &'a Arc<ScalarUDF>,
+    sweeping: Sweeping,
+    /// What the readers of each stage have contributed so far.
+    contributions: Vec<Vec<RowCotangents>>,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(stages: &Residuals, names: &'a mut Names, tangent: &'a Arc<ScalarUDF>, sweeping: Sweeping) -> Self {
+        let contributions = (0..stages.all().len()).map(|_| vec![]).collect();
+        Self { names, tangent, sweeping, contributions }
+    }
+
+    /// Carries what has been contributed to stages on to the variables, and gives the cotangents of their rows by their numbers.
+    fn through(mut self, stages: &Residuals) -> Result<BTreeMap<usize, RowCotangents>> {
+        let mut gradients = BTreeMap::new();
+        // A stage reads lower ones only, so that by its turn all that reads it has contributed.
+        for (id, stage) in stages.all().iter().enumerate().rev() {
+            let contributions = std::mem::take(&mut self.contributions[id]);
+            let Some(total) = self.total(contributions)? else { continue };
+            if let Kind::Variable(variable) = stage.kind {
+                gradients.insert(variable, total);
+            } else if let Kind::Iterations(iterations) = &stage.kind {
+                self.iterations(iterations, &stage.stored, total)?;
+            } else if let Some(PulledBack { below, rows, of, cotangents }) =
+                stage.pullback(total, self.sweeping.keeps_zeros, self.names)?
+            {
+                self.region(below, Rows { plan: rows, of }, cotangents)?;
+            }
+        }
+        Ok(gradients)
+    }
+
+    /// Carries the cotangents of the rows of all iterations of a recursive query on to what they read.
+    #[recursive::recursive]
+    fn iterations(&mut self, iterations: &Iterations, stage: &Stored, total: RowCotangents) -> Result<()> {
+        if total.of.is_some() {
+            return plan_err!(
+                "a correlated subquery reads the recursive query {}, which varies, and its derivative through the iterations is not \
+                 known for each of its values. Compute what it reads in a CTE of one row, or write it as a join",
+                iterations.query
+            );
+        }
+        let (tangent, sweeping) = (self.tangent, self.sweeping);
+        let contributed = contributions(iterations, stage, total, self.names, &mut |rows, names| {
+            let mut sweep = Sweep::new(&iterations.body, names, tangent, sweeping);
+            sweep.contributions[iterations.rows].push(rows);
+            sweep.through(&iterations.body)
+        })?;
+        for (stage, rows) in contributed {
+            self.contributions[stage].push(rows);
+        }
+        Ok(())
+    }
+
+    /// Carries the cotangents of columns through a region to its leaves. `rows` are the rows of the region, with columns that
+    /// the cotangents read.
+    fn region(&mut self, region: &Segment, rows: Rows, mut cotangents: Cotangents) -> Result<()> {
+        let Rows { plan: mut rows, of } = rows;
+        for step in region.steps.iter().rev() {
+            let Some(cotangent) = cotangents.get(&step.output, &rows, self.sweeping.keeps_zeros)? else { continue };
+            if let Expr::Column(input) = &step.expr {
+                cotangents.add(&input.name, cotangent);
+                continue;
+            }
+            let cotangent = self.column(&mut rows, cotangent)?;
+            let tangent = |input: &Column, direction: &Expr| {
+                let arguments = vec![step.expr.clone(), Expr::Column(input.clone()), direction.clone()];
+                let tangent = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(self.tangent), arguments));
+                cast(tangent, DataType::Float64)
+            };
+            let inputs = region.varying_in(&step.expr);
+            for input in &inputs {
+                check_float(input, rows.schema())?;
+            }
+            // A row that does not contribute has the cotangent NULL, and so have its inputs.
+            if let Some(linear) = Linear::of(&step.expr, region)? {
+                for input in inputs {
+                    let partial = linear.partial(&input, tangent(&input, &lit(1.0)))?;
+                    cotangents.add(&input.name, binary_expr(cotangent.clone(), Operator::Multiply, partial));
+                }
+                continue;
+            }
+            for input in inputs {
+                let product = self.product_of(step, (&input, &cotangent), &tangent, rows.schema())?;
+                cotangents.add(&input.name, product);
+            }
+        }
+        let mut contributions = vec![];
+        for leaf in &region.leaves {
+            let found = leaf.columns.iter().map(|column| cotangents.get(column, &rows, self.sweeping.keeps_zeros));
+            let found = found.collect::<Result<Vec<_>>>()?;
+            if found.iter().any(Option::is_some) {
+                contributions.push((leaf, found));
+            }
+        }
+        if self.sweeping.contracts {
+            self.contractions(region, &mut contributions, &mut rows)?;
+        }
+        if contributions.len() > 1 && !region.single {
+            return self.shared_contributions(contributions, Rows { plan: rows, of });
+        }
+        for (leaf, found) in contributions {
+            let own = if leaf.repeated { &[] } else { leaf.own.as_slice() };
+            let rows = Rows { plan: rows.clone(), of: of.clone() };
+            self.contribution(leaf, leaf.row.clone(), leaf.present.clone(), rows, found, own)?;
+        }
+        Ok(())
+    }
+
+    /// The cotangent of what an expression is computed from, of whose derivatives one may be infinite, as in max(sqrt(x)) at 0. Where the
+    /// cotangent is 0, as that of a value which a choice does not take, nothing is contributed, though it be NaN:
+    ///
+    /// ```sql
+    /// SUM(CASE WHEN isnan(x) THEN 0 ELSE a END)                                 -- over SELECT x, x * w AS a
+    /// ```
+    fn product_of(
+        &self,
+        step: &Step,
+        (input, cotangent): (&Column, &Expr),
+        tangent: &dyn Fn(&Column, &Expr) -> Expr,
+        schema: &DFSchema,
+    ) -> Result<Expr> {
+        let along = tangent(input, cotangent);
+        if self.sweeping.keeps_zeros {
+            let product = product_at_zero(cotangent, along, tangent(input, &lit(1.0)))?;
+            return where_taken(product, &step.expr, input, schema);
+        }
+        Ok(nullif(positive_zero(when(is_not_zero(cotangent.clone()), along).end()?), lit(0.0)))
+    }
+
+    /// Those contributions that are sums of products over a join, each computed apart.
+    fn contractions(
+        &mut self,
+        region: &Segment,
+        contributions: &mut Vec<(&Leaf, Vec<Option<Expr>>)>,
+        rows: &mut LogicalPlan,
+    ) -> Result<()> {
+        let Some(pulled) = PulledJoin::of(region, rows) else { return Ok(()) };
+        let (mut products, mut others) = (vec![], vec![]);
+        for (leaf, cotangents) in std::mem::take(contributions) {
+            let kind = if pulled.is_product(leaf, &cotangents)? { &mut products } else { &mut others };
+            kind.push((leaf, cotangents));
+        }
+        if !products.is_empty() && products.len() + others.len() > 1 {
+            *rows = with_groups_once(std::mem::take(rows), self.names)?;
+        }
+        for (leaf, cotangents) in products {
+            let rows = Rows { plan: pulled.rows_of(leaf, rows.clone())?, of: None };
+            self.contribution(leaf, leaf.row.clone(), None, rows, cotangents, &[])?;
+            if let Some(contribution) = self.contributions[leaf.stage].pop() {
+                let summed = contribution.summed_apart(self.names)?;
+                self.contributions[leaf.stage].push(summed);
+            }
+        }
+        *contributions = others;
+        Ok(())
+    }
+
+    /// A cotangent as a column of the rows.
+    fn column(&mut self, rows: &mut LogicalPlan, cotangent: Expr) -> Result<Expr> {
+        if matches!(cotangent, Expr::Column(_) | Expr::Literal(..)) {
+            return Ok(cotangent);
+        }
+        let name = self.names.part("cotangent");
+        *rows = with_columns(std::mem::take(rows), vec![cotangent.alias(name.clone())])?;
+        Ok(Expr::Column(Column::new_unqualified(name)))
+    }
+
+    /// What the rows of a region, which are computed once, contribute to several stages.
+    fn shared_contributions(
+        &mut self,
+        contributions: Vec<(&Leaf, Vec<Option<Expr>>)>,
+        Rows { plan: rows, of }: Rows,
+    ) -> Result<()> {
+        let mut exprs: Vec<Expr> = vec![];
+        let mut positions = vec![];
+        let of = of.map(|of| {
+            exprs.push(Expr::Column(of).alias(self.names.part("of")));
+            exprs.len() - 1
+        });
+        for (leaf, cotangents) in &contributions {
+            let mut position = |expr: Expr| {
+                exprs.push(expr.alias(self.names.part("cotangent")));
+                exprs.len() - 1
+            };
+            let [row, present] =
+                [&leaf.row, &leaf.present].map(|column| column.clone().map(Expr::Column).map(&mut position));
+            let cotangents: Vec<_> = cotangents.iter().map(|cotangent| cotangent.clone().map(&mut position)).collect();
+            positions.push((row, present, cotangents));
+        }
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
+        let relation = Arc::new(SharedRelation::new(self.names.part("cotangents"), plan));
+        for ((leaf, _), (row, present, cotangents)) in contributions.into_iter().zip(positions) {
+            let rows = Segment::reading(&relation, self.names)?;
+            let column = |position: usize| rows.columns[position].clone();
+            let cotangents =
+                cotangents.into_iter().map(|cotangent| cotangent.map(|at| Expr::Column(column(at)))).collect();
+            let rows_of = Rows { plan: rows.plan.clone(), of: of.map(column) };
+            self.contribution(leaf, row.map(column), present.map(column), rows_of, cotangents, &[])?;
+        }
+        Ok(())
+    }
+
+    /// What the rows of a region contribute to rows of a stage that it reads.
+    fn contribution(
+        &mut self,
+        leaf: &Leaf,
+        number: Option<Column>,
+        present: Option<Column>,
+        Rows { plan: mut rows, of }: Rows,
+        cotangents: Vec<Option<Expr>>,
+        own: &[Column],
+    ) -> Result<()> {
+        let mut exprs = vec![];
+        for column in number.as_ref().or(present.as_ref()).into_iter().chain(&of) {
+            rows = where_known(rows, column)?;
+        }
+        let mut numbered = |number: Option<Column>, name: &str| {
+            let number = Expr::Column(number?);
+            let named = Column::new_unqualified(self.names.part(name));
+            exprs.push(number.alias(named.name.clone()));
+            Some(named)
+        };
+        let (row, of) = (numbered(number, "row"), numbered(of, "of"));
+        let reached = cotangents.iter().map(Option::is_some).collect();
+        let mut named = vec![];
+        for cotangent in cotangents {
+            let name = self.names.part("cotangent");
+            // Nothing is not 0: another reader may reach the column in other rows, and the derivative may be NaN in these.
+            exprs.push(cotangent.unwrap_or_else(|| lit(ScalarValue::Float64(None))).alias(name.clone()));
+            named.push(Column::new_unqualified(name));
+        }
+        let mut beside = vec![];
+        for column in own {
+            let name = self.names.part(&column.name);
+            exprs.push(Expr::Column(column.clone()).alias(name.clone()));
+            beside.push(Column::new_unqualified(name));
+        }
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
+        let repeated = leaf.repeated;
+        self.contributions[leaf.stage].push(RowCotangents {
+            plan,
+            row,
+            of,
+            cotangents: named,
+            reached,
+            own: beside,
+            repeated,
+        });
+        Ok(())
+    }
+
+    /// All contributions to the rows of a stage, each row once.
+    fn total(&mut self, contributions: Vec<RowCotangents>) -> Result<Option<RowCotangents>> {
+        let several = contributions.len() > 1;
+        let mut contributions = contributions.into_iter();
+        let Some(first) = contributions.next() else { return Ok(None) };
+        if !several && !first.repeated {
+            return Ok(Some(first));
+        }
+        let mut first = first.alone()?;
+        for other in contributions {
+            let other = other.alone()?;
+            first.plan = union(first.plan, other.plan)?;
+            first.reached.iter_mut().zip(other.reached).for_each(|(reached, also)| *reached |= also);
+        }
+        first.summed(self.names).map(Some)
+    }
+}
+
+/// The error for a column of decimals that varies.
+pub fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
+    let data_type = schema.qualified_field_from_column(column)?.1.data_type();
+    if value_type(data_type).is_decimal() {
+        let shown = abbreviate(&Expr::Column(column.clone()));
+        return plan_err!(
+            "{shown} varies with a float but is {data_type}, and decimals are not differentiated. Convert the decimals among its \
+             inputs, CAST(... AS DOUBLE)"
+        );
+    }
+    Ok(())
+}
+
+/// The rows that have a row of the leaf, by a column of it that is not NULL but where a join has extended them.
+fn where_known(rows: LogicalPlan, column: &Column) -> Result<LogicalPlan> {
+    let (_, field) = rows.schema().qualified_field_from_column(column)?;
+    if !field.is_nullable() {
+        return Ok(rows);
+    }
+    let is_there = Expr::Column(column.clone()).is_not_null();
+    Ok(LogicalPlan::Filter(Filter::try_new(is_there, Arc::new(rows))?))
+}
