@@ -54,6 +54,11 @@ def viewed(session: Any, frame: Any, tag: str) -> Iterator[str]:
         session.deregister_table(name)
 
 
+def stripped(query: str) -> str:
+    """A query without the semicolon and the space around it, as it stands in parentheses."""
+    return query.strip().rstrip("; \t\r\n")
+
+
 def check_one_column(names: Sequence[str]) -> None:
     """Raises a `ValueError` if a loss has not one column."""
     if len(names) != 1:

@@ -11,6 +11,7 @@ from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import shown
 from xql_ffi._gradients import check_registered
+from xql_ffi._objective.evaluator import Evaluator
 from xql_ffi._objective.function import Objective
 from xql_ffi._objective.in_duckdb import DuckDB
 from xql_ffi._objective.parameters import Parameters, Relation, relation
@@ -72,9 +73,9 @@ def objective(
     host = _host(session, "objective")
     relations = _relations(host, wrt, where)
     host.prepare(loss, relations)
-    made = Objective(host, Parameters(relations))
-    host.check(made._value(made.start))
-    return made
+    evaluator = Evaluator(host, Parameters(relations))
+    host.check(evaluator.value(evaluator.parameters.start()))
+    return Objective(evaluator)
 
 
 def propagate(
@@ -118,7 +119,7 @@ def propagate(
     host = _host(session, "propagate")
     relations = _relations(host, wrt, where)
     host.take("", relations)
-    numbers = Objective(host, Parameters(relations))
+    numbers = Objective(Evaluator(host, Parameters(relations)))
     return numbers.delta(numbers.start, sql, covariance=covariance)
 
 

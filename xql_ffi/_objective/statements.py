@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted
-from xql_ffi._loss import called, in_its_part, part_of_row, selected_beside
+from xql_ffi._loss import called, in_its_part, part_of_row, selected_beside, stripped
 from xql_ffi._objective.parameters import Relation
 
 Kind = Literal["value", "gradient", "jvp", "hvp"]
@@ -167,7 +167,7 @@ def one_column(names: Names, loss: str) -> str:
 
 def all_columns(query: str) -> str:
     """A query, which may begin with WITH, as one that begins with SELECT."""
-    return f"SELECT * FROM ({query.strip().rstrip(';')}\n) AS q"
+    return f"SELECT * FROM ({stripped(query)}\n) AS q"
 
 
 def looked_through(names: Names, number: int, relation: Relation, without: str | None = None) -> str:
