@@ -22,6 +22,7 @@ from xql_ffi._loss import (
     check_one_column,
     frame_of,
     in_its_part,
+    in_own_rows,
     may_read,
     part_of_row,
     plan_with_scans,
@@ -387,13 +388,14 @@ def _statement(relations: Sequence[_Relation], places: Places, loss: str, tag: s
     """The value, and the rows of the relations with their derivatives, under names that nothing else has.
 
     SELECT (loss), coalesce(r0.part, r1.part, r2.part), coalesce(r1.inp, r2.out), coalesce(r1.val, r2.val),
-        coalesce(grad((loss), r1.val), grad((loss), r2.val)), ...
+        coalesce(CASE WHEN r1.part IS NOT NULL THEN grad((loss), r1.val) END, CASE ...), ...
     FROM ...                                                               as `selected_beside` has it
     """
     columns: dict[int, list[str]] = {}
     for number, (relation, own) in enumerate(zip(relations, places, strict=True), start=1):
         read = [f"r{number}.{quoted(name)}" for name in relation.columns]
-        read += [f"grad({loss}, r{number}.{quoted(name)})" for name in relation.variables]
+        derivatives = [f"grad({loss}, r{number}.{quoted(name)})" for name in relation.variables]
+        read += [in_own_rows(derivative, number, tag) for derivative in derivatives]
         for place, expression in zip(own, read, strict=True):
             columns.setdefault(place, []).append(expression)
     selected = [f"{loss} AS value_{tag}", f"{part_of_row(len(relations), tag)} AS part_{tag}"]

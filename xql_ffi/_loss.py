@@ -121,6 +121,14 @@ def in_its_part(expressions: Sequence[str]) -> str:
     return f"coalesce({', '.join(expressions)})" if len(expressions) > 1 else expressions[0]
 
 
+def in_own_rows(expression: str, number: int, tag: str) -> str:
+    """An expression in the rows of a table, and NULL in those of the others.
+
+    A derivative by what a loss does not read is 0 in all rows.
+    """
+    return f"CASE WHEN {part(number, tag)} IS NOT NULL THEN {expression} END"
+
+
 def part(number: int, tag: str) -> str:
     """The column by which `selected_beside` keeps the rows of a table apart: 0 for the value, then the tables."""
     return f"r{number}.part_{number}_{tag}"

@@ -328,6 +328,30 @@ def test_a_marginal_effect(model: Poisson) -> None:
 
 
 @pytest.mark.parametrize("kind", ["datafusion", "duckdb"])
+def test_parameters_that_a_query_does_not_read(kind: str) -> None:
+    """The derivatives by these are 0, and those by the others are not."""
+    tables = {"w": {"k": [1, 2], "val": [0.5, 1.0]}, "p": {"b": [1.5]}, "q": {"c": [2.0]}}
+    session = sessions.session(tables) if kind == "datafusion" else duckdb(tables)
+    loss = "SELECT s + power(b - c, 2) FROM (SELECT SUM(val * val) AS s FROM w) AS s CROSS JOIN p CROSS JOIN q"
+    objective = xql_ffi.objective(session, loss, ["w.val", "p.b", "q.c"])
+    for query, slopes in {
+        "SELECT b * b AS v FROM p": [0, 0, 3, 0],
+        "SELECT b * c AS v FROM p CROSS JOIN q": [0, 0, 2, 1.5],
+        "SELECT SUM(k * val) * MIN(c) AS v FROM w CROSS JOIN q": [2, 4, 0, 2.5],
+        "SELECT b AS u, c AS v, b * c AS w, b / c AS x, b - c AS y FROM p CROSS JOIN q": [
+            [0, 0, 1, 0],
+            [0, 0, 0, 1],
+            [0, 0, 2, 1.5],
+            [0, 0, 0.5, -0.375],
+            [0, 0, 1, -1],
+        ],
+    }.items():
+        found = objective.delta(objective.start, query, covariance=np.diag([1.0, 2.0, 3.0, 4.0]))
+        expected = np.atleast_2d(slopes) @ np.diag([1.0, 2.0, 3.0, 4.0]) @ np.atleast_2d(slopes).T
+        np.testing.assert_allclose(found.covariance, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["datafusion", "duckdb"])
 def test_rows_that_replace_a_table(kind: str) -> None:
     """Scores and derived quantities read those that the loss reads."""
     tables = {"d": {"i": [1, 2], "y": [5.0, 5.0]}, "par": {"m": [2.0], "unused": [0.0]}}
