@@ -17,7 +17,7 @@ from xql_ffi._objective.weighted import Weighted, jacobian
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from xql_ffi._objective.covariance import Matrix
+    from xql_ffi._objective.curvature import Matrix
     from xql_ffi._objective.host import Host
     from xql_ffi._objective.parameters import Vector
     from xql_ffi._objective.statements import Kind

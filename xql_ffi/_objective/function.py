@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from xql_ffi._objective.covariance import inverse
+from xql_ffi._objective.covariance import covariance
 from xql_ffi._objective.derived import Derived, derived
 from xql_ffi._objective.evaluator import Evaluator
+from xql_ffi._objective.joint import joined
+from xql_ffi._objective.parameters import variables
 from xql_ffi._objective.profile import least
+from xql_ffi._objective.solution import Solution
 from xql_ffi._objective.weighted import observations, quantities
 from xql_ffi._progress import called
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from xql_ffi._objective.covariance import Matrix
+    from xql_ffi._objective.curvature import Matrix
     from xql_ffi._objective.parameters import Vector
 
 
@@ -208,7 +211,7 @@ class Objective:
             msg = f"scale must be a positive number; it is {scale!r}"
             raise ValueError(msg)
         value, gradient = self(x)
-        bread = inverse(scale * self.hessian(x), scale * gradient, self._parameters.names())
+        bread = covariance(scale * self.hessian(x), scale * gradient, self._parameters.names())
         if scores is None:
             return bread
         point = self._parameters.checked(x, "x")
@@ -251,6 +254,46 @@ class Objective:
         weighted = quantities(self._evaluator.sibling(), sql, self._parameters.values(point))
         slopes = self._evaluator.jacobian(weighted, point)
         return derived(weighted.rows, slopes @ spread @ slopes.T)
+
+    def solution(self, x: ArrayLike, wrt: str | Sequence[str]) -> Solution:
+        """The minimum as a function of further cells that the loss reads, to first order, by implicit differentiation.
+
+        >>> from datafusion import SessionContext
+        >>> import xql_ffi
+        >>> ctx = xql_ffi.register(SessionContext())
+        >>> data = ctx.from_pydict({"i": [1, 2, 3], "y": [1.0, 2.0, 6.0]}, name="data")
+        >>> par = ctx.from_pydict({"m": [0.0]}, name="par")
+        >>> mean = xql_ffi.objective(ctx, "SELECT SUM((y - m) * (y - m)) FROM data CROSS JOIN par", "par.m")
+        >>> solution = mean.solution([3.0], "data.y")
+        >>> solution.vjp([1.0]).round(6).tolist()
+        [0.333333, 0.333333, 0.333333]
+
+        The Hessian of up to 256 parameters is made, as `hessian` makes it. Systems of a larger one are solved by
+        conjugate gradients. Tables are read as they are now, or as `replace` has given them.
+
+        Args:
+            x: the minimum, as an optimizer gives it.
+            wrt: the columns of Float64 or Float32 with the cells, each with its table: ``"data.y"``, ``"ridge.lam"``.
+                All of their cells count that are neither NULL nor parameters.
+
+        Returns:
+            A `Solution`.
+
+        Raises:
+            DifferentiationError: the gradient has no derivative.
+            ImportError: there are many parameters, and SciPy is not installed.
+            MinimumError: x is no minimum, or the loss does not determine all parameters there.
+            VariableError: a column is not one of floats, or the loss does not read it.
+            ValueError: the vector has not one number for each parameter; there is no such table or column, or one is
+                given twice, or without its table, or has no such cells.
+        """
+        point = self._parameters.checked(x, "x")
+        columns = variables(wrt)
+        known = [relation.name for relation in self._parameters.relations]
+        rows = {name: self._evaluator.host.rows_read(name) for name in columns if name not in known}
+        joint = joined(self._parameters, rows, [(name, column) for name in columns for column in columns[name]])
+        evaluator = self._evaluator.of(self._evaluator.host.loss, joint.parameters)
+        return Solution(evaluator, joint, point, lambda: called(self))
 
     def profile(self, x: ArrayLike, name: str, grid: ArrayLike, *, scale: float = 1.0) -> Vector:
         """The profile of a parameter: the least values of the loss where the parameter has each value of a grid.

@@ -18,7 +18,7 @@ from xql_ffi._loss import stripped
 from xql_ffi._objective.parameters import Relation
 
 if TYPE_CHECKING:
-    from xql_ffi._objective.covariance import Matrix
+    from xql_ffi._objective.curvature import Matrix
     from xql_ffi._objective.host import Host
     from xql_ffi._objective.parameters import Vector
 
@@ -63,7 +63,7 @@ def quantities(host: Host, sql: str, values: Values) -> Weighted:
         _check_different(rows)
     for place in floats:
         if rows.column(place).null_count:
-            msg = f"the query gives NULL in the column {rows.schema.names[place]!r}, which has no standard error"
+            msg = f"the query gives NULL in the column {rows.schema.names[place]!r}, which has no derivative"
             raise ValueError(msg)
     keys = pa.table({"k": pa.array(range(1, rows.num_rows + 1), pa.int64())})
     return _weighted(rows, numbered, keys, [f"c{place}" for place in floats])
