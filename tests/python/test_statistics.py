@@ -334,7 +334,7 @@ def test_parameters_that_a_query_does_not_read(kind: str) -> None:
     session = sessions.session(tables) if kind == "datafusion" else duckdb(tables)
     loss = "SELECT s + power(b - c, 2) FROM (SELECT SUM(val * val) AS s FROM w) AS s CROSS JOIN p CROSS JOIN q"
     objective = xql_ffi.objective(session, loss, ["w.val", "p.b", "q.c"])
-    for query, slopes in {
+    queries: dict[str, Any] = {
         "SELECT b * b AS v FROM p": [0, 0, 3, 0],
         "SELECT b * c AS v FROM p CROSS JOIN q": [0, 0, 2, 1.5],
         "SELECT SUM(k * val) * MIN(c) AS v FROM w CROSS JOIN q": [2, 4, 0, 2.5],
@@ -345,7 +345,8 @@ def test_parameters_that_a_query_does_not_read(kind: str) -> None:
             [0, 0, 0.5, -0.375],
             [0, 0, 1, -1],
         ],
-    }.items():
+    }
+    for query, slopes in queries.items():
         found = objective.delta(objective.start, query, covariance=np.diag([1.0, 2.0, 3.0, 4.0]))
         expected = np.atleast_2d(slopes) @ np.diag([1.0, 2.0, 3.0, 4.0]) @ np.atleast_2d(slopes).T
         np.testing.assert_allclose(found.covariance, expected, rtol=1e-12, atol=1e-12)
