@@ -132,10 +132,23 @@ def test_tables_that_differ_in_case(ctx: SessionContext) -> None:
 
 
 def test_one_relation_under_two_names(ctx: SessionContext) -> None:
-    found = gradients(ctx, "SELECT SUM(val * val) FROM w2", ["w2.val", "public.w2.val"])
-    for name in ("w2", "public.w2"):
-        for row in found.by[name].to_pylist():
-            assert row["d_val"] == 2 * row["val"]
+    for name in ("w2", "public.w2", 'public."w2"', "Datafusion.public.w2"):
+        found = gradients(ctx, "SELECT SUM(val * val) FROM w2", f"{name}.val")
+        (frame,) = found.by.values()
+        assert all(row["d_val"] == 2 * row["val"] for row in frame.to_pylist())
+    for wrt in (["w2.val", "public.w2.val"], ["public.w2.inp", "w2.val"]):
+        with pytest.raises(
+            ValueError, match=r"w2 and public\.w2 may be one relation, .*: name both with their schemas"
+        ):
+            gradients(ctx, "SELECT SUM(val * inp) FROM w2", wrt)
+
+
+def test_a_view_that_the_loss_does_not_read(ctx: SessionContext) -> None:
+    """The derivatives by its rows are 0, and those by the rows of a table behind it are not."""
+    ctx.sql("CREATE VIEW twice AS SELECT inp, 2 * val AS val FROM w2")
+    found = gradients(ctx, "SELECT SUM(val * val) FROM w1", ["twice.val", "w1.val"])
+    assert found.by["twice"].to_pydict()["d_val"] == [0.0, 0.0]
+    assert all(row["d_val"] == 2 * row["val"] for row in found.by["w1"].to_pylist())
 
 
 def test_null(ctx: SessionContext) -> None:

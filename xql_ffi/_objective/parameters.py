@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from xql_ffi._columns import named_columns
+from xql_ffi._columns import paths
 from xql_ffi._errors import VariableError
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ def variables(wrt: str | Sequence[str]) -> dict[str, list[str]]:
         ValueError: there is none, or one twice; or one is named without its table, or with a schema.
     """
     found: dict[str, list[str]] = {}
-    for column in named_columns(wrt).values():
-        name, of = column.to_variant().name(), column.to_variant().relation()
-        if of is None:
+    for path, name in paths(wrt):
+        if not path:
             msg = f"the column {name!r} is named without its table: write '<table>.{name}'"
             raise ValueError(msg)
-        if "." in of:
+        of = path[-1]
+        if len(path) > 1:
             msg = (
-                f"{of} is named with its schema, where no other rows can be put in its place in the loss: make the "
-                f"schema the default one of the session, and write '{of.rpartition('.')[2]}.{name}'"
+                f"{'.'.join(path)} is named with its schema, where no other rows can be put in its place in the loss: "
+                f"make the schema the default one of the session, and write '{of}.{name}'"
             )
             raise ValueError(msg)
         found.setdefault(of, []).append(name)
