@@ -83,7 +83,7 @@ PARTS: Sequence[Part] = (
     Part(r"python/test_documented_blocks\.py::test_the_notebook\b", _NONE, _PAGES),
     Part(r"python/test_objective\.py::test_(memory_is_flat|sampling_a_posterior)", _NONE, _LONG),
     Part(r"python/test_solutions\.py::test_cells_beside_parameters", 1, "the host that the next ones have as well"),
-    Part(r"python/test_solutions\.py::test_a_point_that_is_no_minimum\[a saddle", 1, "a sample of the next ones"),
+    Part(r"python/test_solutions\.py::test_a_point_that_is_no_minimum", 3, _SAMPLE),
     Part(r"python/test_solutions\.py::(test_random_losses|.*(duckdb|by conjugate))", _NONE, _SAMPLE),
     Part(r"python/test_statistics\.py::test_as_statsmodels_has_it", 10, _SAMPLE),
     Part(r"python/test_verify_grad\.py::test_a_deep_expression", _NONE, _LONG),
