@@ -14,8 +14,8 @@ from datafusion import functions as f
 
 from support.differences import central
 from support.sessions import session
-from support.stock import XARRAY
-from xql_ffi import Gradients, UnsupportedRelationError, VariableError, gradients, register
+from support.stock import ON_STOCK, XARRAY
+from xql_ffi import Gradients, UnsupportedRelationError, VariableError, gradients, jacobian, register
 
 NETWORK = """
     WITH h AS (SELECT x.sample, w1.out, tanh(SUM(x.val * w1.val)) AS val
@@ -141,6 +141,16 @@ def test_one_relation_under_two_names(ctx: SessionContext) -> None:
             ValueError, match=r"w2 and public\.w2 may be one relation, .*: name both with their schemas"
         ):
             gradients(ctx, "SELECT SUM(val * inp) FROM w2", wrt)
+
+
+@pytest.mark.skipif(ON_STOCK, reason="DataFusion 55 writes such names into a plan as those of a table in a schema")
+def test_a_name_with_a_point(ctx: SessionContext) -> None:
+    ctx.from_pydict({"k": [1, 2], "val": [3.0, 4.0]}, name='"my.table"')
+    for name in ('"my.table"', 'public."my.table"'):
+        found = gradients(ctx, 'SELECT SUM(val * val) FROM "my.table"', f"{name}.val")
+        assert found.by[name.replace('"', "")].sort("k").to_pydict()["d_val"] == [6.0, 8.0]
+        matrix = jacobian(ctx, 'SELECT k, val * val AS v FROM "my.table"', f"{name}.val").matrix()
+        assert matrix.toarray().tolist() == [[6.0, 0.0], [0.0, 8.0]]
 
 
 def test_a_view_that_the_loss_does_not_read(ctx: SessionContext) -> None:
