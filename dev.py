@@ -42,7 +42,10 @@ ON_STOCK = (
         for suite in ("by_row", "calculus", "conformance", "depth", "errors", "plans", "relations", "rules", "stock")
     ),
     "tests/examples/test_training_page.py",
-    *(f"tests/python/test_{suite}.py" for suite in ("bars", "objective", "prepared", "progress", "watched_objectives")),
+    *(
+        f"tests/python/test_{suite}.py"
+        for suite in ("bars", "objective", "prepared", "progress", "solutions", "watched_objectives")
+    ),
     *(
         f"tests/load/test_{suite}.py"
         for suite in ("cancelled", "interpreters", "memory_pool", "names", "processes", "threads")

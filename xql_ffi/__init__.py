@@ -17,6 +17,7 @@ from xql_ffi._errors import (
     CovarianceError,
     DifferentiationError,
     HostError,
+    MinimumError,
     MissingEngineError,
     MissingRuleError,
     NotNumericError,
@@ -31,6 +32,7 @@ from xql_ffi._jacobians import Hessian, Jacobian, hessian, jacobian
 from xql_ffi._objective.derived import Derived
 from xql_ffi._objective.function import Objective
 from xql_ffi._objective.making import objective, propagate
+from xql_ffi._objective.solution import Solution
 from xql_ffi._operators import (
     DifferentialOperator,
     grad_capsule,
@@ -59,12 +61,14 @@ __all__ = [
     "Hessian",
     "HostError",
     "Jacobian",
+    "MinimumError",
     "MissingEngineError",
     "MissingRuleError",
     "NotNumericError",
     "Objective",
     "Prepared",
     "Rule",
+    "Solution",
     "Step",
     "UnsupportedRelationError",
     "VariableError",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from datafusion import Expr, col
 
 Columns = str | Expr | Sequence[str | Expr]
+# The parts of the name of a relation: of its catalog and schema, where they are named, and its own.
+Path = tuple[str, ...]
+_PART = re.compile(r'"(?:[^"]|"")*"|[^".]+')
 
 
 def column(named: object) -> Expr:
@@ -50,6 +54,31 @@ def named_columns(wrt: Columns) -> dict[str, Expr]:
     ]
     check_distinct(names)
     return dict(zip(names, columns, strict=True))
+
+
+def paths(wrt: Columns) -> list[tuple[Path, str]]:
+    """The columns, each behind the parts of the name of its relation, of which it has none if that is not named.
+
+    >>> paths(["w.val", 'public."my.table"."V"'])
+    [(('w',), 'val'), (('public', 'my.table'), 'V')]
+
+    Raises:
+        TypeError: one of them is not a column.
+        ValueError: there is none, or one twice, or two would bear one name.
+    """
+    listed = [wrt] if isinstance(wrt, str | Expr) else list(wrt)
+    return [_path(*each) for each in zip(listed, named_columns(wrt).values(), strict=True)]
+
+
+def _path(named: str | Expr, column: Expr) -> tuple[Path, str]:
+    """The parts of the name of a relation, and a column of it."""
+    relation, name = column.to_variant().relation(), column.to_variant().name()
+    # DataFusion says of a name in parts the parts with points between them, and not where a part has a point itself.
+    parts = _PART.findall(named) if isinstance(named, str) else ()
+    said = [part[1:-1].replace('""', '"') if part.startswith('"') else part.lower() for part in parts]
+    if relation is not None and ".".join(said) == f"{relation}.{name}":
+        return tuple(said[:-1]), name
+    return () if relation is None else tuple(relation.split(".")), name
 
 
 def check_distinct(names: Sequence[str]) -> None:

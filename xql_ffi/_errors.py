@@ -33,7 +33,11 @@ class MissingEngineError(DifferentiationError):
     """The ``datafusion`` of this process does not let functions of other libraries simplify their calls."""
 
 
-class CovarianceError(ValueError):
+class MinimumError(ValueError):
+    """A point is no minimum of a loss, or the loss does not determine all parameters there."""
+
+
+class CovarianceError(MinimumError):
     """Estimates have no covariance at a point: it is no minimum of the loss, or the data do not determine them all."""
 
 

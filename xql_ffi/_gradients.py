@@ -13,7 +13,7 @@ from datafusion import DataFrame, Expr, SessionContext, col, lit
 from datafusion import functions as f
 
 from xql_ffi import _functions as functions
-from xql_ffi._columns import Columns, check_distinct, named_columns
+from xql_ffi._columns import Columns, Path, check_distinct, named_columns, paths
 from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression, of_expressions, quoted
@@ -22,6 +22,7 @@ from xql_ffi._loss import (
     check_one_column,
     frame_of,
     in_its_part,
+    in_own_rows,
     may_read,
     part_of_row,
     plan_with_scans,
@@ -287,9 +288,14 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
 class _Relation:
     """A relation, its columns, and those to differentiate by."""
 
-    name: str
+    path: Path
     schema: pa.Schema
     variables: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """What the relation is called, as it was given."""
+        return ".".join(self.path)
 
     @property
     def columns(self) -> list[str]:
@@ -302,28 +308,34 @@ class _Relation:
         return [f"d_{variable}" for variable in self.variables]
 
 
-def in_parts(relation: str) -> str:
+def in_parts(relation: Path) -> str:
     """A relation in SQL, each part of its name in quotes."""
-    return ".".join(quoted(part) for part in relation.split("."))
+    return ".".join(map(quoted, relation))
 
 
-def by_relation(wrt: str | Sequence[str]) -> list[tuple[str, str]]:
+def by_relation(wrt: str | Sequence[str]) -> list[tuple[Path, str]]:
     """The columns to differentiate by, each with its relation before it.
 
     Raises:
-        ValueError: a column is named without its relation.
+        ValueError: a column is named without its relation, or a relation in two ways.
     """
-    found = []
-    for column in named_columns(wrt).values():
-        relation, name = column.to_variant().relation(), column.to_variant().name()
-        if relation is None:
+    found = paths(wrt)
+    relations = {relation for relation, _ in found}
+    for relation, name in found:
+        if not relation:
             msg = f"the column {name!r} is named without its relation: write '<table>.{name}'"
             raise ValueError(msg)
-        found.append((relation, name))
+        for other in relations - {relation}:
+            if other[-len(relation) :] == relation:
+                msg = (
+                    f"{'.'.join(relation)} and {'.'.join(other)} may be one relation, by whose rows each would have "
+                    "derivatives of its own: name both with their schemas, or one relation in one way"
+                )
+                raise ValueError(msg)
     return found
 
 
-def schema_of(ctx: SessionContext, relation: str) -> pa.Schema:
+def schema_of(ctx: SessionContext, relation: Path) -> pa.Schema:
     """The schema of a relation to differentiate by.
 
     Raises:
@@ -332,13 +344,13 @@ def schema_of(ctx: SessionContext, relation: str) -> pa.Schema:
     try:
         return ctx.table(in_parts(relation)).schema()
     except (KeyError, RuntimeError) as error:
-        msg = f"the session has no table called {relation!r} to differentiate by"
+        msg = f"the session has no table called {'.'.join(relation)!r} to differentiate by"
         raise ValueError(msg) from error
 
 
 def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]:
     """The relations of columns, each with all of its columns and those to differentiate by."""
-    variables: dict[str, list[str]] = {}
+    variables: dict[Path, list[str]] = {}
     for relation, name in by_relation(wrt):
         variables.setdefault(relation, []).append(name)
     relations = []
@@ -346,12 +358,12 @@ def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]
         schema = schema_of(ctx, relation)
         for name in names:
             if name not in schema.names:
-                msg = (
-                    f"{relation} has no column {name!r} to differentiate by, only {', '.join(map(repr, schema.names))}"
-                )
+                has = ", ".join(map(repr, schema.names))
+                msg = f"{'.'.join(relation)} has no column {name!r} to differentiate by, only {has}"
                 raise ValueError(msg)
             if f"d_{name}" in schema.names:
-                msg = f"{relation} has a column d_{name} already, as the derivative by {name} is called: rename it"
+                called_so = f"has a column d_{name} already, as the derivative by {name} is called: rename it"
+                msg = f"{'.'.join(relation)} {called_so}"
                 raise ValueError(msg)
         relations.append(_Relation(relation, schema, names))
     return relations
@@ -387,22 +399,23 @@ def _statement(relations: Sequence[_Relation], places: Places, loss: str, tag: s
     """The value, and the rows of the relations with their derivatives, under names that nothing else has.
 
     SELECT (loss), coalesce(r0.part, r1.part, r2.part), coalesce(r1.inp, r2.out), coalesce(r1.val, r2.val),
-        coalesce(grad((loss), r1.val), grad((loss), r2.val)), ...
+        coalesce(CASE WHEN r1.part IS NOT NULL THEN grad((loss), r1.val) END, CASE ...), ...
     FROM ...                                                               as `selected_beside` has it
     """
     columns: dict[int, list[str]] = {}
     for number, (relation, own) in enumerate(zip(relations, places, strict=True), start=1):
         read = [f"r{number}.{quoted(name)}" for name in relation.columns]
-        read += [f"grad({loss}, r{number}.{quoted(name)})" for name in relation.variables]
+        derivatives = [f"grad({loss}, r{number}.{quoted(name)})" for name in relation.variables]
+        read += [in_own_rows(derivative, number, tag) for derivative in derivatives]
         for place, expression in zip(own, read, strict=True):
             columns.setdefault(place, []).append(expression)
     selected = [f"{loss} AS value_{tag}", f"{part_of_row(len(relations), tag)} AS part_{tag}"]
     selected += [f"{in_its_part(each)} AS c{place}_{tag}" for place, each in columns.items()]
-    tables = [in_parts(relation.name) for relation in relations]
+    tables = [in_parts(relation.path) for relation in relations]
     return f"SELECT {', '.join(selected)} FROM {selected_beside('', tables, tag)}"
 
 
-def _still(all_rows: DataFrame, relations: Sequence[_Relation], places: Places, tag: str) -> dict[str, list[str]]:
+def _still(all_rows: DataFrame, relations: Sequence[_Relation], places: Places, tag: str) -> dict[Path, list[str]]:
     """By relation the variables by which all derivatives are 0 or NULL."""
     of = [own[len(relation.columns) :] for relation, own in zip(relations, places, strict=True)]
     moving = sorted({place for own in of for place in own})
@@ -413,11 +426,11 @@ def _still(all_rows: DataFrame, relations: Sequence[_Relation], places: Places, 
     for number, (relation, own) in enumerate(zip(relations, of, strict=True), start=1):
         names = zip(relation.variables, own, strict=True)
         if unmoved := [name for name, place in names if not found.get(number, {}).get(f"m{place}")]:
-            still[relation.name] = unmoved
+            still[relation.path] = unmoved
     return still
 
 
-def _check_all_are_read(ctx: SessionContext, value: str, still: Mapping[str, Sequence[str]]) -> None:
+def _check_all_are_read(ctx: SessionContext, value: str, still: Mapping[Path, Sequence[str]]) -> None:
     """Checks that a loss reads the variables by which all derivatives are 0, as they may be.
 
     Raises:
@@ -431,8 +444,8 @@ def _check_all_are_read(ctx: SessionContext, value: str, still: Mapping[str, Seq
         # A plan scans no views.
         is_table = ctx.table(in_parts(relation)).logical_plan().display().startswith("TableScan:")
         for variable in variables if is_table else ():
-            if not may_read(plan, relation, variable):
-                raise unread(f"{relation}.{variable}")
+            if not may_read(plan, ".".join(relation), variable):
+                raise unread(f"{'.'.join(relation)}.{variable}")
 
 
 def check_registered(ctx: SessionContext) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext
 
 from xql_ffi import _gradients
-from xql_ffi._columns import Columns
+from xql_ffi._columns import Columns, Path
 from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import quoted
@@ -179,7 +179,7 @@ def hessian(*args: Any, **options: Any) -> Any:
 class _Variable:
     """A column of a relation, and the keys of its rows."""
 
-    relation: str
+    relation: Path
     name: str
     keys: Sequence[str]
 
@@ -193,7 +193,7 @@ def _variable(ctx: SessionContext, wrt: str, keys: Sequence[str] | None) -> _Var
     ((relation, name),) = by_relation(wrt)
     schema = schema_of(ctx, relation)
     if missing := [each for each in (name, *(keys or ())) if each not in schema.names]:
-        msg = f"{relation} has no column {missing[0]!r}, only {', '.join(map(repr, schema.names))}"
+        msg = f"{'.'.join(relation)} has no column {missing[0]!r}, only {', '.join(map(repr, schema.names))}"
         raise ValueError(msg)
     if keys is None:
         keys = [field.name for field in schema if field.name != name and not pa.types.is_floating(field.type)]

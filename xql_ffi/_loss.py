@@ -54,6 +54,11 @@ def viewed(session: Any, frame: Any, tag: str) -> Iterator[str]:
         session.deregister_table(name)
 
 
+def stripped(query: str) -> str:
+    """A query without the semicolon and the space around it, as it stands in parentheses."""
+    return query.strip().rstrip("; \t\r\n")
+
+
 def check_one_column(names: Sequence[str]) -> None:
     """Raises a `ValueError` if a loss has not one column."""
     if len(names) != 1:
@@ -114,6 +119,14 @@ def in_its_part(expressions: Sequence[str]) -> str:
     The planner computes of such a column in the rows of each table what it has from that.
     """
     return f"coalesce({', '.join(expressions)})" if len(expressions) > 1 else expressions[0]
+
+
+def in_own_rows(expression: str, number: int, tag: str) -> str:
+    """An expression in the rows of a table, and NULL in those of the others.
+
+    A derivative by what a loss does not read is 0 in all rows.
+    """
+    return f"CASE WHEN {part(number, tag)} IS NOT NULL THEN {expression} END"
 
 
 def part(number: int, tag: str) -> str:

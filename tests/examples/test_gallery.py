@@ -18,6 +18,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "newton_path": {"descent": 3},
     "pendulum": {"steps": 20},
     "sensitivity_map": {},
+    "sensitivity_matrix": {},
     "training_curve": {"steps": 2, "tumours": 40},
     "uncertainty": {"points": 5, "number": 1000},
 }
@@ -50,6 +51,32 @@ def test_gradient_field_is_that_of_xarray() -> None:
     t = module.temperature()
     inside = {"latitude": slice(1, -1), "longitude": slice(1, -1)}
     xr.testing.assert_allclose(module.by_sql(t).isel(inside), module.by_xarray(t).isel(inside), rtol=1e-12)
+
+
+def test_the_sensitivity_matrix_is_that_of_differences() -> None:
+    module = program("sensitivity_matrix")
+    outputs, values, slopes = module.sensitivities()
+
+    def model(t: float, rh: float, p: float) -> dict[str, float]:
+        es = 6.112 * np.exp(17.62 * t / (243.12 + t))
+        w = 0.622 * rh * es / (p - rh * es)
+        tv = (t + 273.15) * (1 + 0.608 * w / (1 + w))
+        pressures = {
+            "saturation pressure": es,
+            "vapour pressure": rh * es,
+            "mixing ratio": w,
+            "virtual temperature": tv,
+        }
+        sound = {"density": 100 * p / (287.05 * tv), "speed of sound": np.sqrt(1.4 * 287.05 * tv)}
+        return {**pressures, **sound, "enthalpy": 1.006 * t + w * (2501 + 1.86 * t)}
+
+    start = np.array([value for value, _ in module.INPUTS.values()])
+    np.testing.assert_allclose(values, [model(*start)[name] for name in outputs], rtol=1e-12)
+    assert len(outputs) == 7
+    for column, step in enumerate(np.diag(1e-4 * start)):
+        up, down = model(*(start + step)), model(*(start - step))
+        differences = [(up[name] - down[name]) / (2 * step[column]) for name in outputs]
+        np.testing.assert_allclose(slopes[:, column], differences, rtol=1e-6, atol=1e-12)
 
 
 def test_newton_arrives() -> None:

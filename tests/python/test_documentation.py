@@ -17,6 +17,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
     [
         "xql_ffi",
         "xql_ffi._attributes",
+        "xql_ffi._columns",
         "xql_ffi._explain",
         "xql_ffi._expressions",
         "xql_ffi._functions",

@@ -152,7 +152,7 @@ def test_a_product_with_the_hessian_comes_in_few_batches() -> None:
     session = host("datafusion", {"w": {"k": rows, "val": [0.5] * len(rows)}})
     objective = xql_ffi.objective(session, "SELECT SUM(k * val * val * val) FROM w", "w.val")
     objective.hvp(objective.start, objective.start)
-    taken, loop = Counter[str](), objective._host._loops["hvp"]  # type: ignore[attr-defined]
+    taken, loop = Counter[str](), objective._evaluator.host._loops["hvp"]  # type: ignore[attr-defined]
 
     def counted(stream: Any) -> Any:
         for batch in stream:
@@ -528,7 +528,7 @@ def test_a_hessian_that_is_refused_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     def refused(*_: Any) -> None:
         raise xql_ffi.UnsupportedRelationError("no derivative through it")
 
-    monkeypatch.setattr(objective._host, "run", refused)
+    monkeypatch.setattr(objective._evaluator.host, "run", refused)
     with pytest.raises(
         xql_ffi.UnsupportedRelationError, match=r"through it\. .* use a method that takes the gradient alone"
     ):

@@ -327,6 +327,75 @@ def test_a_marginal_effect(model: Poisson) -> None:
     assert found.error == pytest.approx(float(np.sqrt(slope @ model.covariance @ slope)))
 
 
+# Spector and Mazzeo (1980): the average of earlier grades, the score of a test, a new method, and who passed best.
+GPA = """2.66 2.89 3.28 2.92 4 2.86 2.76 2.87 3.03 3.92 2.63 3.32 3.57 3.26 3.53 2.74 2.75 2.83 3.12 3.16 2.06 3.62 2.89
+    3.51 3.54 2.83 3.39 2.67 3.65 4 3.1 2.39"""
+SCORE = "20 22 24 12 21 17 17 21 25 29 20 23 23 25 26 19 25 19 23 25 22 28 14 26 24 27 17 24 21 23 21 19"
+BEST = (5, 10, 14, 20, 22, 25, 26, 27, 29, 30, 32)
+COURSE = {
+    "gpa": np.array(GPA.split(), dtype=float),
+    "score": np.array(SCORE.split(), dtype=float),
+    "new": [0.0] * 18 + [1.0] * 14,
+    "best": [float(place in BEST) for place in range(1, 33)],
+}
+
+
+def test_marginal_effects_as_statsmodels_has_them() -> None:
+    """The numbers are those of statsmodels 0.15: get_margeff() plain, at="mean", method="eyex", and dummy=True."""
+    start = {"g": [2.826112594889], "t": [0.095157661318], "n": [2.378687655093], "c": [-13.021346858116]}
+    session = sessions.session({"course": COURSE, "logit": start})
+    eta = "(c + g * gpa + t * score + n * new)"
+    objective = xql_ffi.objective(
+        session,
+        f"SELECT SUM(ln(1 + exp({eta})) - best * {eta}) FROM logit CROSS JOIN course",
+        [f"logit.{name}" for name in start],
+    )
+    p, mean = f"1 / (1 + exp(-{eta}))", f"1 / (1 + exp(-{eta.replace('gpa', 'm.gpa')}))"
+    mean = mean.replace("score", "m.score").replace("new", "m.new")
+    found = objective.delta(
+        objective.start,
+        f"""SELECT AVG(grad({p}, gpa)) AS gpa, AVG(grad({p}, score)) AS score, AVG(gpa * grad(ln({p}), gpa)) AS elastic,
+                   AVG({p.replace("new", "1.0")} - {p.replace("new", "0.0")}) AS new FROM logit CROSS JOIN course""",
+    )
+    table = {name: column[0] for name, column in found.rows.to_pydict().items()}
+    known = {
+        "gpa": (0.362580831601, 0.109441152679),
+        "score": (0.012208410959, 0.01779416067),
+        "elastic": (5.474709992412, 2.446819979739),
+        "new": (0.357515163622, 0.142003390689),
+    }
+    for name, (effect, error) in known.items():
+        assert (table[name], table[f"{name}_error"]) == pytest.approx((effect, error), rel=1e-8), name
+    means = "(SELECT AVG(gpa) AS gpa, AVG(score) AS score, AVG(new) AS new FROM course) AS m"
+    at_means = objective.delta(objective.start, f"SELECT grad({mean}, m.gpa) AS effect FROM logit CROSS JOIN {means}")
+    assert (at_means.value, at_means.error) == pytest.approx((0.533858822089, 0.237037968457), rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["datafusion", "duckdb"])
+def test_parameters_that_a_query_does_not_read(kind: str) -> None:
+    """The derivatives by these are 0, and those by the others are not."""
+    tables = {"w": {"k": [1, 2], "val": [0.5, 1.0]}, "p": {"b": [1.5]}, "q": {"c": [2.0]}}
+    session = sessions.session(tables) if kind == "datafusion" else duckdb(tables)
+    loss = "SELECT s + power(b - c, 2) FROM (SELECT SUM(val * val) AS s FROM w) AS s CROSS JOIN p CROSS JOIN q"
+    objective = xql_ffi.objective(session, loss, ["w.val", "p.b", "q.c"])
+    queries: dict[str, Any] = {
+        "SELECT b * b AS v FROM p": [0, 0, 3, 0],
+        "SELECT b * c AS v FROM p CROSS JOIN q": [0, 0, 2, 1.5],
+        "SELECT SUM(k * val) * MIN(c) AS v FROM w CROSS JOIN q": [2, 4, 0, 2.5],
+        "SELECT b AS u, c AS v, b * c AS w, b / c AS x, b - c AS y FROM p CROSS JOIN q": [
+            [0, 0, 1, 0],
+            [0, 0, 0, 1],
+            [0, 0, 2, 1.5],
+            [0, 0, 0.5, -0.375],
+            [0, 0, 1, -1],
+        ],
+    }
+    for query, slopes in queries.items():
+        found = objective.delta(objective.start, query, covariance=np.diag([1.0, 2.0, 3.0, 4.0]))
+        expected = np.atleast_2d(slopes) @ np.diag([1.0, 2.0, 3.0, 4.0]) @ np.atleast_2d(slopes).T
+        np.testing.assert_allclose(found.covariance, expected, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["datafusion", "duckdb"])
 def test_rows_that_replace_a_table(kind: str) -> None:
     """Scores and derived quantities read those that the loss reads."""

@@ -34,5 +34,7 @@ def test_the_smaller_side_is_held(sides: tuple[str, str]) -> None:
 
 
 def test_rows_of_the_host_are_known_exactly() -> None:
-    [reader] = re.findall(r"SharedScanExec: reads ∂rows, columns=\[∂x, ∂row\].*", physical(GRADIENT.format("many", "few")))
+    [reader] = re.findall(
+        r"SharedScanExec: reads ∂rows, columns=\[∂x, ∂row\].*", physical(GRADIENT.format("many", "few"))
+    )
     assert f"Rows=Exact({MANY})" in reader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from xql_ffi._objective.covariance import Matrix
+    from xql_ffi._objective.curvature import Matrix
 
 
 @dataclass(frozen=True)

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from xql_ffi._errors import DifferentiationError, translated, untagged
-from xql_ffi._objective import statements
-from xql_ffi._objective.covariance import inverse
+from xql_ffi._objective.covariance import covariance
 from xql_ffi._objective.derived import Derived, derived
-from xql_ffi._objective.parameters import Parameters
+from xql_ffi._objective.evaluator import Evaluator
+from xql_ffi._objective.joint import joined
+from xql_ffi._objective.parameters import variables
 from xql_ffi._objective.profile import least
-from xql_ffi._objective.weighted import Weighted, jacobian, observations, quantities
+from xql_ffi._objective.solution import Solution
+from xql_ffi._objective.weighted import observations, quantities
 from xql_ffi._progress import called
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from xql_ffi._objective.covariance import Matrix
-    from xql_ffi._objective.host import Host
+    from xql_ffi._objective.curvature import Matrix
     from xql_ffi._objective.parameters import Vector
-    from xql_ffi._objective.statements import Kind
 
 
 class Objective:
@@ -33,9 +31,8 @@ class Objective:
     Threads may share one: its calls wait for one another. An objective keeps its session.
     """
 
-    def __init__(self, host: Host, parameters: Parameters) -> None:
-        self._host, self._parameters = host, parameters
-        self._running = threading.Lock()
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator, self._parameters = evaluator, evaluator.parameters
 
     def __repr__(self) -> str:
         names = ", ".join(f"{r.name}.{v}" for r in self._parameters.relations for v in r.variables)
@@ -99,9 +96,7 @@ class Objective:
             ValueError: the vector has not one number for each parameter, or a relation has other rows or columns
                 than when the objective was made.
         """
-        tables = self.parameters(x)
-        with self._running:
-            self._host.update(self._parameters.relations, tables)
+        self._evaluator.update(self.parameters(x))
 
     def replace(self, name: str, rows: pa.Table | Mapping[str, Sequence[Any]]) -> None:
         """Lets the loss read these rows in the place of a table of the session, as a batch, from now on.
@@ -119,9 +114,7 @@ class Objective:
         if name in (relation.name for relation in self._parameters.relations):
             msg = f"{name} has parameters, which each call brings: hand them over as x"
             raise ValueError(msg)
-        table = rows if isinstance(rows, pa.Table) else pa.table(dict(rows))
-        with self._running:
-            self._host.replace(name, table)
+        self._evaluator.replace(name, rows if isinstance(rows, pa.Table) else pa.table(dict(rows)))
 
     def __call__(self, x: ArrayLike) -> tuple[float, Vector]:
         """The value and the gradient, a vector of float64, as ``scipy.optimize.minimize(..., jac=True)`` takes them.
@@ -132,8 +125,7 @@ class Objective:
             DifferentiationError: the loss has no derivative by these columns.
             ValueError: the vector has not one number for each parameter.
         """
-        result = self._run("gradient", x, None)
-        value, gradient = _value(result), self._gathered(result)
+        value, gradient = self._evaluator.gradient(x)
         called(self, value, gradient)
         return value, gradient
 
@@ -143,7 +135,7 @@ class Objective:
         Raises:
             ValueError: the vector has not one number for each parameter.
         """
-        value = self._value(x)
+        value = self._evaluator.value(x)
         called(self, value)
         return value
 
@@ -154,7 +146,7 @@ class Objective:
             DifferentiationError: the loss has no such derivative.
             ValueError: a vector has not one number for each parameter.
         """
-        slope = _value(self._run("jvp", x, t))
+        slope = self._evaluator.jvp(x, t)
         called(self)
         return slope
 
@@ -165,7 +157,7 @@ class Objective:
             DifferentiationError: the gradient has no such derivative, as where it passes through a recursive query.
             ValueError: a vector has not one number for each parameter.
         """
-        product = self._gathered(self._run("hvp", x, t))
+        product = self._evaluator.hvp(x, t)
         called(self)
         return product
 
@@ -219,11 +211,11 @@ class Objective:
             msg = f"scale must be a positive number; it is {scale!r}"
             raise ValueError(msg)
         value, gradient = self(x)
-        bread = inverse(scale * self.hessian(x), scale * gradient, self._parameters.names())
+        bread = covariance(scale * self.hessian(x), scale * gradient, self._parameters.names())
         if scores is None:
             return bread
         point = self._parameters.checked(x, "x")
-        weighted = observations(self._sibling(), scores, self._parameters.values(point))
+        weighted = observations(self._evaluator.sibling(), scores, self._parameters.values(point))
         total, size = (pc.sum(weighted.rows.column(name)).as_py() for name in ("loss", "size"))
         if not abs(total - scale * value) <= 1e-6 * size:
             msg = (
@@ -231,7 +223,7 @@ class Objective:
                 "both of the same rows and terms"
             )
             raise ValueError(msg)
-        slopes = self._jacobian(weighted, point)
+        slopes = self._evaluator.jacobian(weighted, point)
         sandwich: Matrix = bread @ (slopes.T @ slopes) @ bread
         return sandwich
 
@@ -259,9 +251,49 @@ class Objective:
         """
         point = self._parameters.checked(x, "x")
         spread = self._parameters.square(self.covariance(point) if covariance is None else covariance)
-        weighted = quantities(self._sibling(), sql, self._parameters.values(point))
-        slopes = self._jacobian(weighted, point)
+        weighted = quantities(self._evaluator.sibling(), sql, self._parameters.values(point))
+        slopes = self._evaluator.jacobian(weighted, point)
         return derived(weighted.rows, slopes @ spread @ slopes.T)
+
+    def solution(self, x: ArrayLike, wrt: str | Sequence[str]) -> Solution:
+        """The minimum as a function of further cells that the loss reads, to first order, by implicit differentiation.
+
+        >>> from datafusion import SessionContext
+        >>> import xql_ffi
+        >>> ctx = xql_ffi.register(SessionContext())
+        >>> data = ctx.from_pydict({"i": [1, 2, 3], "y": [1.0, 2.0, 6.0]}, name="data")
+        >>> par = ctx.from_pydict({"m": [0.0]}, name="par")
+        >>> mean = xql_ffi.objective(ctx, "SELECT SUM((y - m) * (y - m)) FROM data CROSS JOIN par", "par.m")
+        >>> solution = mean.solution([3.0], "data.y")
+        >>> solution.vjp([1.0]).round(6).tolist()
+        [0.333333, 0.333333, 0.333333]
+
+        The Hessian of up to 256 parameters is made, as `hessian` makes it. Systems of a larger one are solved by
+        conjugate gradients. Tables are read as they are now, or as `replace` has given them.
+
+        Args:
+            x: the minimum, as an optimizer gives it.
+            wrt: the columns of Float64 or Float32 with the cells, each with its table: ``"data.y"``, ``"ridge.lam"``.
+                All of their cells count that are neither NULL nor parameters.
+
+        Returns:
+            A `Solution`.
+
+        Raises:
+            DifferentiationError: the gradient has no derivative.
+            ImportError: there are many parameters, and SciPy is not installed.
+            MinimumError: x is no minimum, or the loss does not determine all parameters there.
+            VariableError: a column is not one of floats, or the loss does not read it.
+            ValueError: the vector has not one number for each parameter; there is no such table or column, or one is
+                given twice, or without its table, or has no such cells.
+        """
+        point = self._parameters.checked(x, "x")
+        columns = variables(wrt)
+        known = [relation.name for relation in self._parameters.relations]
+        rows = {name: self._evaluator.host.rows_read(name) for name in columns if name not in known}
+        joint = joined(self._parameters, rows, [(name, column) for name in columns for column in columns[name]])
+        evaluator = self._evaluator.of(self._evaluator.host.loss, joint.parameters)
+        return Solution(evaluator, joint, point, lambda: called(self))
 
     def profile(self, x: ArrayLike, name: str, grid: ArrayLike, *, scale: float = 1.0) -> Vector:
         """The profile of a parameter: the least values of the loss where the parameter has each value of a grid.
@@ -299,68 +331,3 @@ class Objective:
             return scale * value, scale * gradient
 
         return least((scaled, lambda x: scale * self.hessian(x)), point, self.names.index(name), values, units)
-
-    def _sibling(self) -> Host:
-        """A host over the same session, which knows the relations of the parameters."""
-        host = self._host.sibling()
-        host.take("", self._parameters.relations)
-        return host
-
-    def _jacobian(self, weighted: Weighted, x: Vector) -> Matrix:
-        """The derivatives of the numbers of a query by the parameters."""
-        host = self._host.sibling()
-        parameters = Parameters([*self._parameters.relations, weighted.weights])
-        host.take(weighted.loss, parameters.relations)
-        of = Objective(host, parameters)
-        return jacobian(
-            lambda x: of._gathered(of._run("gradient", x, None)),
-            lambda x, t: of._gathered(of._run("hvp", x, t)),
-            x,
-            parameters.number - len(x),
-        )
-
-    def _value(self, x: ArrayLike) -> float:
-        """The value, of which no block of `progress` is told."""
-        return _value(self._run("value", x, None))
-
-    def _run(self, kind: Kind, x: ArrayLike, t: ArrayLike | None) -> pa.Table:
-        point = self._parameters.values(self._parameters.checked(x, "x"))
-        direction = self._parameters.tangents(None if t is None else self._parameters.checked(t, "t"))
-        tables = [relation.name for relation in self._parameters.relations]
-        refused = None
-        try:
-            with self._running:
-                return self._host.run(kind, (point, direction))
-        except DifferentiationError as error:
-            refused = error
-        except Exception as error:
-            if (refused := translated(str(error))) is None:
-                said = untagged(str(error), tables)
-                if said == str(error):
-                    raise
-                raise type(error)(said) from None
-        said = untagged(str(refused), tables)
-        if kind == "hvp":
-            said += ". The Hessian needs more than the gradient does: use a method that takes the gradient alone"
-        raise type(refused)(said)
-
-    def _gathered(self, result: pa.Table) -> Vector:
-        """The derivatives as a vector."""
-        import numpy as np
-
-        columns: dict[str, dict[str, Vector]] = {}
-        parts = result.column(statements.PART)
-        for number, relation in enumerate(self._parameters.relations, start=1):
-            own = result.filter(pc.equal(parts, number))
-            places, columns[relation.name] = own.column(statements.ROW).to_numpy(), {}
-            for place, variable in enumerate(relation.variables):
-                derivatives = np.full(relation.rows.num_rows, np.nan)
-                derivatives[places] = own.column(statements.by(place)).to_numpy()
-                columns[relation.name][variable] = derivatives
-        return self._parameters.gathered(columns)
-
-
-def _value(result: pa.Table) -> float:
-    """The value of a result, which is the same in all rows."""
-    value = result.column(statements.VALUE)[0].as_py()
-    return float("nan") if value is None else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -19,14 +19,25 @@ if TYPE_CHECKING:
 class Host(Protocol):
     """A session whose tables an objective reads."""
 
+    @property
+    def loss(self) -> str:
+        """The loss, in SQL."""
+
     def rows(self, relation: str) -> pa.Table:
         """The rows of a relation in their order, with all columns."""
+
+    def rows_read(self, name: str) -> pa.Table:
+        """The rows that the loss reads of a table without parameters: those in its place, if it has been replaced."""
 
     def where(self, relation: str, rows: pa.Table, condition: str) -> Chosen:
         """For which of the rows of a relation a condition is true."""
 
-    def sibling(self) -> Host:
-        """A host of its own over the same session, with the rows that are in place of tables of it."""
+    def sibling(self, given: Collection[str]) -> Host:
+        """A host of its own over the same session, with the rows that are now in place of tables of it.
+
+        Args:
+            given: the relations whose rows the new host will be given, and that it therefore has not.
+        """
 
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
         """Takes the loss, which it checks, and the relations whose rows are to be given."""

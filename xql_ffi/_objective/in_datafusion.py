@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -13,7 +13,7 @@ from datafusion.unparser import Dialect, Unparser
 
 from xql_ffi._engine import is_engine
 from xql_ffi._expressions import quoted
-from xql_ffi._loss import QUERY, called, frame_of, may_read, plan_with_scans, unread
+from xql_ffi._loss import QUERY, called, frame_of, may_read, plan_with_scans, stripped, unread
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
 from xql_ffi._objective.live import Live, Loop
 from xql_ffi._objective.parameters import Relation, same_beside
@@ -63,7 +63,7 @@ class DataFusion:
         # The loss as it was given, until its text is known to be right.
         self._frame: Any = None
         self._loops: dict[Kind, Loop] = {}
-        self._loss = ""
+        self.loss = ""
 
     def rows(self, relation: str) -> pa.Table:
         """The rows of a relation in their order, by its partitions."""
@@ -77,6 +77,10 @@ class DataFusion:
             raise ValueError(msg)
         batches = [batch for partition in frame.collect_partitioned() for batch in partition]
         return pa.Table.from_batches(batches, frame.schema()).combine_chunks()
+
+    def rows_read(self, name: str) -> pa.Table:
+        """The rows that the loss reads of a table without parameters: those in its place, if it has been replaced."""
+        return self._live[name].rows() if name in self._live else self.rows(name)
 
     def where(self, relation: str, rows: pa.Table, condition: str) -> Chosen:
         """For which of the rows of a relation a condition is true."""
@@ -94,11 +98,10 @@ class DataFusion:
         chosen[found.column(0).to_numpy()] = True
         return chosen
 
-    def sibling(self) -> DataFusion:
-        """A host of its own over the same session, with the rows that are in place of tables of it."""
+    def sibling(self, given: Collection[str]) -> DataFusion:
+        """A host of its own over the same session, with the rows that are now in place of tables of it."""
         made = DataFusion(self._session)
-        own = {relation.name for relation in self._relations}
-        made._live = {name: live for name, live in self._live.items() if name not in own}
+        made._live = {name: Live(live.rows()) for name, live in self._live.items() if name not in given}
         return made
 
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
@@ -120,7 +123,7 @@ class DataFusion:
 
     def take(self, loss: str, relations: Sequence[Relation]) -> None:
         """Takes a loss that is known to be one number, in the place of the one before."""
-        self._loss, self._relations = loss.strip().rstrip(";"), relations
+        self.loss, self._relations = stripped(loss), relations
         self._loops.clear()
 
     def collect(self, query: str, values: Mapping[str, Mapping[str, pa.Array]]) -> pa.Table:
@@ -273,7 +276,7 @@ class DataFusion:
         return {name: self._names.table(number) for name, number in numbers.items()}
 
     def _shadowed_loss(self, session: Any, read: Read) -> Any:
-        return self._shadowed(session, read, one_column(self._names, self._loss))
+        return self._shadowed(session, read, one_column(self._names, self.loss))
 
     def _shadowed(self, session: Any, read: Read, query: str) -> Any:
         """A query over live tables in the place of those of the session, with this way to read the relations."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted, shown
-from xql_ffi._loss import unread
+from xql_ffi._loss import stripped, unread
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
 from xql_ffi._objective.parameters import Relation, same_beside
 from xql_ffi._objective.statements import (
@@ -53,7 +53,7 @@ class DuckDB:
         self._cursor = connection.cursor()
         self._names = Names(uuid4().hex)
         self._relations: Sequence[Relation] = ()
-        self._loss = ""
+        self.loss = ""
         # The temporary tables, by the names of those in whose place they are.
         self._tables: dict[str, str] = {}
         self._prepared: set[Kind] = set()
@@ -61,6 +61,12 @@ class DuckDB:
     def rows(self, relation: str) -> pa.Table:
         """The rows of a table by its primary key, or as it has them."""
         return self._read(relation).drop_columns([_ROWID])
+
+    def rows_read(self, name: str) -> pa.Table:
+        """The rows that the loss reads of a table without parameters: those in its place, if it has been replaced."""
+        if name not in self._tables:
+            return self.rows(name)
+        return self._cursor.sql(f"SELECT * FROM {self._tables[name]} ORDER BY {_ROWID}").to_arrow_table()
 
     def _read(self, relation: str) -> pa.Table:
         """The rows with the numbers by which the table knows them."""
@@ -79,13 +85,12 @@ class DuckDB:
         found = self._cursor.sql(query).to_arrow_table().column(0).to_numpy()
         return np.isin(self._read(relation).column(_ROWID).to_numpy(), found)
 
-    def sibling(self) -> DuckDB:
-        """A host of its own over the same database, with the rows that are in place of tables of it."""
+    def sibling(self, given: Collection[str]) -> DuckDB:
+        """A host of its own over the same database, with the rows that are now in place of tables of it."""
         made = DuckDB(self._cursor)
-        own = {relation.name for relation in self._relations}
-        for name, table in self._tables.items():
-            if name not in own:
-                made._put(name, self._cursor.sql(f"SELECT * FROM {table}").to_arrow_table())
+        for name in self._tables:
+            if name not in given:
+                made._put(name, self.rows_read(name))
         return made
 
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
@@ -105,7 +110,7 @@ class DuckDB:
 
     def take(self, loss: str, relations: Sequence[Relation]) -> None:
         """Takes a loss that is known to be one number, in the place of the one before."""
-        self._loss, self._relations = loss.strip().rstrip(";"), relations
+        self.loss, self._relations = stripped(loss), relations
         self._forget()
         steps = self._names.steps
         self._cursor.execute(f"CREATE OR REPLACE TEMP TABLE {steps} AS SELECT 0::DOUBLE AS {self._names.step}")
@@ -214,7 +219,7 @@ class DuckDB:
         return lambda number, relation: read_in_place(self._names, number, relation, kind)
 
     def _shadowed_loss(self, read: Read) -> str:
-        return self._shadowed(read, one_column(self._names, self._loss))
+        return self._shadowed(read, one_column(self._names, self.loss))
 
     def _shadowed(self, read: Read, query: str) -> str:
         """A query over the temporary tables, of which it reads the relations in this way."""

@@ -28,6 +28,10 @@ class Live(dataset.InMemoryDataset):  # type: ignore[misc]
         batches = rows.combine_chunks().to_batches()
         self._batch = batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
 
+    def rows(self) -> pa.Table:
+        """The rows of this moment."""
+        return pa.Table.from_batches([self._batch])
+
     def scanner(self, columns: Sequence[str] | None = None, **_: Any) -> Any:
         """What tells DataFusion the columns of a scan."""
         return _Scanner(self._batch if columns is None else self._batch.select(columns))

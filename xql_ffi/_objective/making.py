@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from xql_ffi._columns import named_columns
 from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import shown
 from xql_ffi._gradients import check_registered
+from xql_ffi._objective.evaluator import Evaluator
 from xql_ffi._objective.function import Objective
 from xql_ffi._objective.in_duckdb import DuckDB
-from xql_ffi._objective.parameters import Parameters, Relation, relation
+from xql_ffi._objective.parameters import Parameters, Relation, relation, variables
 from xql_ffi._text.catalog import is_duckdb, is_session, other_engine
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def objective(
     host = _host(session, "objective")
     relations = _relations(host, wrt, where)
     host.prepare(loss, relations)
-    made = Objective(host, Parameters(relations))
-    host.check(made._value(made.start))
-    return made
+    evaluator = Evaluator(host, Parameters(relations))
+    host.check(evaluator.value(evaluator.parameters.start()))
+    return Objective(evaluator)
 
 
 def propagate(
@@ -118,16 +118,16 @@ def propagate(
     host = _host(session, "propagate")
     relations = _relations(host, wrt, where)
     host.take("", relations)
-    numbers = Objective(host, Parameters(relations))
+    numbers = Objective(Evaluator(host, Parameters(relations)))
     return numbers.delta(numbers.start, sql, covariance=covariance)
 
 
 def _relations(host: Host, wrt: str | Sequence[str], where: str | Mapping[str, str] | None) -> list[Relation]:
     """The relations of columns, with their rows."""
-    variables = _variables(wrt)
-    conditions = _conditions(where, list(variables))
+    columns_of = variables(wrt)
+    conditions = _conditions(where, list(columns_of))
     relations = []
-    for name, columns in variables.items():
+    for name, columns in columns_of.items():
         rows = host.rows(name)
         for column in columns:
             if column not in rows.schema.names:
@@ -160,24 +160,6 @@ def _host(session: Any, asked: str) -> Host:
     from xql_ffi._objective.in_datafusion import DataFusion
 
     return DataFusion(session)
-
-
-def _variables(wrt: str | Sequence[str]) -> dict[str, list[str]]:
-    """The columns by their relations, in the order in which these are named."""
-    variables: dict[str, list[str]] = {}
-    for column in named_columns(wrt).values():
-        name, of = column.to_variant().name(), column.to_variant().relation()
-        if of is None:
-            msg = f"the column {name!r} is named without its table: write '<table>.{name}'"
-            raise ValueError(msg)
-        if "." in of:
-            msg = (
-                f"{of} is named with its schema, where no other rows can be put in its place in the loss: make the "
-                f"schema the default one of the session, and write '{of.rpartition('.')[2]}.{name}'"
-            )
-            raise ValueError(msg)
-        variables.setdefault(of, []).append(name)
-    return variables
 
 
 def _conditions(where: str | Mapping[str, str] | None, relations: Sequence[str]) -> Mapping[str, str]:

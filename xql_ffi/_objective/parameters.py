@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from xql_ffi._columns import paths
 from xql_ffi._errors import VariableError
 
 if TYPE_CHECKING:
@@ -37,6 +38,29 @@ class Relation:
     rows: pa.Table
     variables: Sequence[str]
     chosen: Mapping[str, Chosen]
+
+
+def variables(wrt: str | Sequence[str]) -> dict[str, list[str]]:
+    """The columns by their relations, in the order in which these are named.
+
+    Raises:
+        TypeError: one of them is not a column.
+        ValueError: there is none, or one twice; or one is named without its table, or with a schema.
+    """
+    found: dict[str, list[str]] = {}
+    for path, name in paths(wrt):
+        if not path:
+            msg = f"the column {name!r} is named without its table: write '<table>.{name}'"
+            raise ValueError(msg)
+        of = path[-1]
+        if len(path) > 1:
+            msg = (
+                f"{'.'.join(path)} is named with its schema, where no other rows can be put in its place in the loss: "
+                f"make the schema the default one of the session, and write '{of}.{name}'"
+            )
+            raise ValueError(msg)
+        found.setdefault(of, []).append(name)
+    return found
 
 
 def relation(name: str, rows: pa.Table, variables: Sequence[str], where: Chosen | None) -> Relation:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xql_ffi._objective.covariance import Matrix
+    from xql_ffi._objective.curvature import Matrix
     from xql_ffi._objective.parameters import Vector
 
     # The value and the gradient, and the Hessian, at a point.

@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted
-from xql_ffi._loss import called, in_its_part, part_of_row, selected_beside
+from xql_ffi._loss import called, in_its_part, in_own_rows, part_of_row, selected_beside, stripped
 from xql_ffi._objective.parameters import Relation
 
 Kind = Literal["value", "gradient", "jvp", "hvp"]
@@ -104,7 +104,7 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
     """The value of a loss, or its derivatives by the rows of relations.
 
         SELECT <value>, coalesce(r0.part, r1.part, ...), coalesce(r1.row, r2.row, ...),
-            coalesce(grad(<loss>, r1.val), grad(<loss>, r2.val), ...)
+            coalesce(CASE WHEN r1.part IS NOT NULL THEN grad(<loss>, r1.val) END, CASE ...), ...
         FROM ...                                                     as `selected_beside` has it
 
     Args:
@@ -131,7 +131,7 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
                     derivative = f"grad({derivative}, {step})"
                 if place == len(derivatives):
                     derivatives.append([])
-                derivatives[place].append(f"CAST({derivative} AS DOUBLE)")
+                derivatives[place].append(in_own_rows(f"CAST({derivative} AS DOUBLE)", number + 1, names.tag))
             tables.append(quoted(names.read(number, kind)))
         columns += [f"{part_of_row(len(relations), names.tag)} AS {PART}", f"{in_its_part(rows)} AS {ROW}"]
         columns += [f"{in_its_part(each)} AS {by(place)}" for place, each in enumerate(derivatives)]
@@ -167,7 +167,7 @@ def one_column(names: Names, loss: str) -> str:
 
 def all_columns(query: str) -> str:
     """A query, which may begin with WITH, as one that begins with SELECT."""
-    return f"SELECT * FROM ({query.strip().rstrip(';')}\n) AS q"
+    return f"SELECT * FROM ({stripped(query)}\n) AS q"
 
 
 def looked_through(names: Names, number: int, relation: Relation, without: str | None = None) -> str:

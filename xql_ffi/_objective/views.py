@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xql_ffi._expressions import quoted
+from xql_ffi._loss import stripped
 from xql_ffi._text.views import MADE, Path, named_in
 
 
@@ -25,5 +26,5 @@ def in_place_of(views: Mapping[Path, str], loss: str) -> dict[str, str]:
         query = left.pop(path)
         made = MADE.match(query)
         columns = made[1] if made and made[1] else ""
-        heads[quoted(path[-1]) + columns] = (query[made.end() :] if made else query).strip().rstrip(";")
+        heads[quoted(path[-1]) + columns] = stripped(query[made.end() :] if made else query)
     return heads

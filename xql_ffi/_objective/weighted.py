@@ -14,10 +14,11 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from xql_ffi._loss import stripped
 from xql_ffi._objective.parameters import Relation
 
 if TYPE_CHECKING:
-    from xql_ffi._objective.covariance import Matrix
+    from xql_ffi._objective.curvature import Matrix
     from xql_ffi._objective.host import Host
     from xql_ffi._objective.parameters import Vector
 
@@ -55,14 +56,14 @@ def quantities(host: Host, sql: str, values: Values) -> Weighted:
     # What is rounded decides of an order only where nothing else does.
     order = ", ".join(f"c{place}" for place in sorted(range(rows.num_columns), key=floats.__contains__))
     number = f"ROW_NUMBER() OVER (ORDER BY {order})" if rows.num_rows > 1 else "CAST(1 AS BIGINT)"
-    numbered = f"SELECT {number} AS k, {columns} FROM ({sql.strip().rstrip(';')}\n) AS q({columns})"
+    numbered = f"SELECT {number} AS k, {columns} FROM ({stripped(sql)}\n) AS q({columns})"
     if rows.num_rows > 1:
         names, rows = rows.schema.names, host.collect(numbered, values).sort_by("k").drop_columns(["k"])
         rows = rows.rename_columns(names)
         _check_different(rows)
     for place in floats:
         if rows.column(place).null_count:
-            msg = f"the query gives NULL in the column {rows.schema.names[place]!r}, which has no standard error"
+            msg = f"the query gives NULL in the column {rows.schema.names[place]!r}, which has no derivative"
             raise ValueError(msg)
     keys = pa.table({"k": pa.array(range(1, rows.num_rows + 1), pa.int64())})
     return _weighted(rows, numbered, keys, [f"c{place}" for place in floats])
@@ -84,7 +85,7 @@ def observations(host: Host, sql: str, values: Values) -> Weighted:
     Raises:
         ValueError: the query has one column only, the last one has no floats, or another one has NULL.
     """
-    query = sql.strip().rstrip(";")
+    query = stripped(sql)
     schema = host.collect(f"SELECT * FROM ({query}\n) AS q LIMIT 0", values).schema
     if len(schema.names) < 2 or not pa.types.is_floating(schema.types[-1]):
         msg = (
