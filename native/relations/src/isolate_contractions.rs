@@ -4,7 +4,7 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
 
-use crate::vjp::{in_two_sides, multiplied, sums_apart};
+use crate::vjp::{in_two_sides, isolate_contraction, multiplied};
 use crate::vocabulary::names::{Names, is_added, under_names_of};
 
 /// A plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
@@ -15,7 +15,7 @@ use crate::vocabulary::names::{Names, is_added, under_names_of};
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn plain_sums_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+pub fn isolate_plain_contractions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     // The plan of a relation is planned as a statement, and what is in it is apart.
     if plan.schema().fields().iter().any(|field| is_added(field.name())) {
         return Ok(Transformed::no(plan));
@@ -28,7 +28,7 @@ pub fn plain_sums_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
                 return Ok(Transformed::no(node));
             }
             let sums = ordered.map_or_else(|| node.clone(), LogicalPlan::Aggregate);
-            Ok(Transformed::yes(under_names_of(node.schema(), sums_apart(sums, &mut names)?)?))
+            Ok(Transformed::yes(under_names_of(node.schema(), isolate_contraction(sums, &mut names)?)?))
         }
         _ => Ok(Transformed::no(node)),
     })

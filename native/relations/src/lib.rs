@@ -25,40 +25,54 @@
 //!
 //! A call sees one node of the plan, to which a value computed below (by a CTE, a join, an aggregate, a window, a recursion)
 //! is a column like any other. [`DifferentiateRelations`] gives each such column that varies with the variable a *tangent*: one
-//! more column, carried from where the variable originates up to the call, which becomes
+//! more column, propagated from where the variable originates up to the call, which becomes
 //! `jvp(expression, variable, 1, column, tangent, ...)`. The calculus of one node stays with `simplify`.
 //!
-//! In the order of the modules, each of which imports only from those before it: `vocabulary` has the names of added columns,
-//! says where a column comes from and tells the operators; `plan` rewrites plans so that they have further columns; `tangents`
-//! has what columns carry and the tangent of an expression; `rows` has the derivatives of aggregates and window functions;
-//! `shared` has relations that are computed once, by the nodes of `physical`; `forward` gives the columns of a plan their
-//! tangents, with a file for each kind of node; `reverse` carries cotangents down from the value of a subquery to the rows of its
-//! relations; `calls` replaces the calls of a node; `disjoint` makes unions of full joins of rows that literals keep apart, as which
-//! derivatives by several tables stand in one node; `plain_sums` plans sums of products that a
-//! statement has of itself apart, if the session says so;
-//! `stack` writes those that say all by themselves as stacks of projections; `subplan` has CTEs and views that several places read planned
-//! once; `passes` is the list of what is done to a plan, and `rule` the analyzer rule that does it, which `register` adds to a session
-//! with `stops` and `observe`, by which recursive queries tell what they compute. `workarounds` keeps what DataFusion gets
-//! wrong about recursive queries, or takes long for, from doing harm where they differentiate.
+//! # Modules
 //!
-//! # Words
+//! In order: each imports only from those before it.
 //!
+//! | module | what it has |
+//! |---|---|
+//! | `vocabulary` | the names of added columns, where a column comes from, the operators |
+//! | `plan` | rewrites of plans that pull further columns up |
+//! | `tangents` | the tangent of an expression, and dual numbers |
+//! | `aggregate_rules` | the derivatives of aggregates and window functions |
+//! | `physical`, `shared_relation` | relations that are computed once, and the nodes that execute them |
+//! | `jvp` | forward mode: a file for each kind of node |
+//! | `vjp` | reverse mode: from the value of a subquery down to the rows of its relations |
+//! | `calls` | rewrites the calls of a node |
+//! | `disjoint` | turns full joins of rows that literals keep apart into unions: derivatives by several tables are one node |
+//! | `isolate_contractions` | plans sums of products apart that a statement has of itself, if the session says so |
+//! | `layering` | turns row-local derivatives into stacks of projections |
+//! | `subplan` | plans CTEs and views that have several readers once |
+//! | `passes`, `rule` | the list of what is done to a plan, and the analyzer rule that does it |
+//! | `register`, `eliminate_stop_gradient`, `observe` | what a session gets; `observe` tells what recursive queries compute |
+//! | `workarounds` | keeps faults of DataFusion from doing harm in statements that differentiate |
+//!
+//! # Glossary
+//!
+//! Griewank and Walther, *Evaluating Derivatives* (2008), is the source of the first block; JAX's *Autodidax* has a small design that uses
+//! the same words. The second block is relational.
+//!
+//! - *primal*: a column or expression itself, beside its derivative.
 //! - *tangent*: the derivative of a column by the variable, in the direction in which the variable moves.
 //! - *cotangent*: the derivative of a value by a column.
-//! - *primal*: the column or expression itself.
 //! - *seed*: the tangent of the variable where it originates.
+//! - *direction*: a variable along which tangents are propagated, with its seed.
+//! - *propagate*: to give the columns of a node tangents, from the tangents of its inputs.
 //! - *linearize*: to give the tangent of an expression for tangents of the columns that it reads.
-//! - *direction*: a variable by which tangents are carried, with its seed.
-//! - *to carry*: to give the columns of a node tangents, from the tangents of its inputs.
-//! - *to lift*: to pass a column of a node on to a node above it.
-//! - *cell*: the value that one row of a relation has in the column that is the variable. A join repeats it.
-//! - *own cell*: the cell that a row of a query has. `grad` and `vjp` are by it, `jvp` by all of them together.
-//! - *region*: a plan in which every row comes from at most one row of each *leaf*, which is a stage that it reads.
-//! - *stage*: a relation that is computed once, between regions.
-//! - *pullback*: what carries the cotangents of a stage on to the region that it is computed from.
-//! - *work table*: the rows that the last iteration of a recursive query gave.
-//! - *tape*: the iterations of a recursive query, each with its stages.
+//! - *transpose*, *pullback*: what carries the cotangents of a relation on to what it is computed from.
+//! - *residual*: a relation that is computed once and read by the sweep. In reverse mode a plan is segments with residuals in between.
+//! - *tape*: the iterations of a recursive query, each with its residuals.
 //! - *adjoint*: what carries cotangents back through the iterations, from the last to the first.
+//!
+//! - *segment*: a plan in which every row comes from at most one row of each *leaf*, which is a residual that it reads.
+//! - *own row*: the row of the variable from which a row of a query comes. `grad` and `vjp` are by it, `jvp` by all rows together.
+//! - *pull up*: to pass a column of a node on to a node above it.
+//! - *work table*: the rows that the last iteration of a recursive query gave.
+//! - *common subplan*: a CTE or view that several places read, planned once.
+//! - *materialize*, *inline*: to compute a relation once for all its readers, or once for each.
 //!
 //! ```
 //! # use datafusion::prelude::*;

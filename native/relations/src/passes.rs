@@ -9,7 +9,7 @@ use xql_guard::check_interrupted;
 use crate::calls::rewriter::Differentiation;
 use crate::disjoint::disjoint_joins_as_unions;
 use crate::fixed_points::FixedPoints;
-use crate::isolate_contractions::plain_sums_apart;
+use crate::isolate_contractions::isolate_plain_contractions;
 use crate::layering::{Size, stacked};
 use crate::shared_relation::{each_rewritten, inline_shared_relations};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
@@ -24,7 +24,7 @@ use crate::workarounds::window_orderings::partitions_without_orderings;
 
 /// What the passes know of a statement and its session.
 #[derive(Debug)]
-pub struct Setting {
+pub struct PassContext {
     /// Tells the operators among the functions of the session.
     pub recognize: Recognize,
     /// Those that the statement calls.
@@ -46,7 +46,7 @@ struct Pass {
     /// What an internal error is reported under.
     name: &'static str,
     over: Over,
-    run: fn(LogicalPlan, &Setting) -> Result<Transformed<LogicalPlan>>,
+    run: fn(LogicalPlan, &PassContext) -> Result<Transformed<LogicalPlan>>,
 }
 
 /// What a pass is over.
@@ -78,10 +78,10 @@ const PASSES: &[Pass] = &[
         },
     },
     Pass {
-        name: "plain_sums_apart",
+        name: "isolate_plain_contractions",
         over: Over::Statement,
         run: |plan, setting| match setting.contractions {
-            Contractions::Everywhere => plain_sums_apart(plan),
+            Contractions::Everywhere => isolate_plain_contractions(plan),
             _ => Ok(Transformed::no(plan)),
         },
     },
@@ -147,7 +147,7 @@ pub fn prepared(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// The plan of a statement after all passes.
-pub fn passed(plan: LogicalPlan, setting: &Setting) -> Result<Transformed<LogicalPlan>> {
+pub fn passed(plan: LogicalPlan, setting: &PassContext) -> Result<Transformed<LogicalPlan>> {
     PASSES.iter().try_fold(Transformed::no(plan), |before, Pass { name, over, run }| {
         check_interrupted()?;
         before
@@ -189,7 +189,7 @@ mod tests {
         let sql = "WITH RECURSIVE r AS (SELECT 1.0 AS x UNION ALL SELECT x + 1 FROM r WHERE x < 3) SELECT grad(x * x, x) AS d FROM r";
         let plan = ctx.sql(sql).await?.into_unoptimized_plan();
         let recognize = xql_autodiff::recognize;
-        let setting = Setting {
+        let setting = PassContext {
             recognize,
             operators: Operators::of(&plan, recognize)?,
             size: Size { functions: usize::MAX, threshold: Threshold { times: 2, more: 100, repeated: 16 } },

@@ -15,7 +15,7 @@ use xql_guard::guard;
 
 use crate::layering::Size;
 use crate::options::{contractions, fixed_points, shares_ctes, shares_relations};
-use crate::passes::{Setting, passed, prepared};
+use crate::passes::{PassContext, passed, prepared};
 use crate::subplan::{Sharing, Subplans};
 use crate::vocabulary::names::OwnNames;
 use crate::vocabulary::operators::{Operators, Recognize};
@@ -89,7 +89,7 @@ impl DifferentiateRelations {
         let shares_relations = shares_relations(config);
         let fixed_points = fixed_points(config);
         let setting =
-            Setting { recognize, operators, size, shares_relations, orders_joins, contractions, fixed_points };
+            PassContext { recognize, operators, size, shares_relations, orders_joins, contractions, fixed_points };
         let differentiated = passed(plan, &setting)?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(

@@ -9,7 +9,7 @@ use super::quantiles::Percentile;
 /// A call in a formula. Each but the first two is linear in the tangent `dx`.
 ///
 /// It is read in three ways: as a call over the same rows (`rows`), as a sum over the rows with the row's own cell of the variable
-/// (`own_cell`), and as what one row has in it (in reverse mode, `partials`).
+/// (`own_row`), and as what one row has in it (in reverse mode, `partials`).
 #[derive(Debug, Clone, PartialEq)]
 pub enum FormulaCall<'f> {
     /// A function of inputs alone: `avg(x)`, `regr_count(y, x)`.

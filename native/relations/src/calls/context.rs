@@ -26,7 +26,7 @@ pub struct Context {
     /// Names that no column of the plan has.
     pub names: Names,
     /// The shared relations that have got tangents.
-    pub grown: SharedTangents,
+    pub subplan_tangents: SharedTangents,
     /// The CTEs and views that several places read, each with what is without calls.
     pub common: Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>,
     /// The inputs of the nodes whose subqueries are being looked into, the innermost last.

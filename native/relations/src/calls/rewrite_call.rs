@@ -14,7 +14,7 @@ use super::derivative::{TangentsOf, Term};
 use super::diagnose::{check_branches, check_references, check_subqueries};
 use super::resolve::{Owner, Resolved};
 use super::tangent_cache::{By, Inputs};
-use crate::jvp::Reading;
+use crate::jvp::Perturb;
 use crate::vocabulary::source::beside;
 
 /// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
@@ -59,7 +59,7 @@ struct Varying {
 /// Carries the tangents that a call needs up to the inputs.
 fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Varying> {
     let is_along = call.derivative.is_along_tangents();
-    let reading = if is_along { Reading::Together } else { Reading::OwnRow { by_value: false } };
+    let reading = if is_along { Perturb::AllRows } else { Perturb::OwnRow { by_value: false } };
     let mut varying = Varying::default();
     for (variable, Term { seed, .. }) in call.terms() {
         let by = |owner, variable| By { jvp: call.jvp, reading, owner, variable, along: None };

@@ -25,7 +25,7 @@ use crate::shared_relation::{SharedRelation, common_inlined};
 use crate::version::recursive_query;
 use crate::vjp::Sweeping;
 use crate::vocabulary::names::{Names, restore};
-use crate::vocabulary::nodes::{above_queries, any_node, has_subquery, with_expressions};
+use crate::vocabulary::nodes::{any_node, has_subquery, non_query_nodes, with_expressions};
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
 
 /// Replaces the calls in a plan, those of inner queries first.
@@ -38,25 +38,35 @@ impl Differentiation {
     /// Of a plan, among the names of which those of added columns have to be new. `contracts` says whether sums of products are computed
     /// apart from what reads them, and `shares` whether relations are computed once.
     pub fn new(recognize: Recognize, (contracts, shares): (bool, bool), plan: &LogicalPlan) -> Result<Self> {
-        let (names, grown) = (Names::of(plan)?, SharedTangents::default());
+        let (names, subplan_tangents) = (Names::of(plan)?, SharedTangents::default());
         let (common, outer, iterated) = (vec![], vec![], vec![]);
         let (joins_branches, rounds) = (shares, is_rounded_in(plan)?);
         let sweeping = Sweeping { contracts, keeps_zeros: has_calls_of_calls(plan, recognize)? };
         let zeros = Zeros::default();
-        let context =
-            Context { recognize, sweeping, joins_branches, rounds, zeros, names, grown, common, outer, iterated };
+        let context = Context {
+            recognize,
+            sweeping,
+            joins_branches,
+            rounds,
+            zeros,
+            names,
+            subplan_tangents,
+            common,
+            outer,
+            iterated,
+        };
         Ok(Self { context })
     }
 
     /// The same in a session in which these recursive queries have the derivatives of their limits.
     pub fn with_fixed_points(mut self, fixed_points: FixedPoints) -> Self {
-        self.context.grown = SharedTangents::beside(fixed_points);
+        self.context.subplan_tangents = SharedTangents::beside(fixed_points);
         self
     }
 
     /// The plan without calls of the operators, except for those that say all by themselves.
     pub fn differentiated(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        self.rewrite(plan)?.transform_data(|plan| self.context.grown.scanned_in(plan))
+        self.rewrite(plan)?.transform_data(|plan| self.context.subplan_tangents.scanned_in(plan))
     }
 
     /// Replaces the calls in a plan and in what is below it.
@@ -144,7 +154,7 @@ impl Differentiation {
             | LogicalPlan::Distinct(_)
             | LogicalPlan::Unnest(_)
             | LogicalPlan::Extension(_)
-            | above_queries!()) => other.map_children(|child| self.rewrite(child)),
+            | non_query_nodes!()) => other.map_children(|child| self.rewrite(child)),
         }
     }
 

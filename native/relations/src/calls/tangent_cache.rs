@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::types::{can_vary, is_float};
 use super::by_row::ByRow;
 use super::context::Context;
 use super::derivative::{DirectionalDerivative, TangentsOf};
-use crate::jvp::{Asked, Cell, Direction, Reading, Variable, carried, is_one_cell, is_plain};
+use crate::jvp::{Cell, Direction, Perturb, TangentRequest, Variable, carried, is_one_cell, is_plain};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::{Tangent, Tangents};
 
@@ -38,7 +38,7 @@ pub struct Inputs {
 #[derive(Debug)]
 struct Known {
     jvp: Arc<ScalarUDF>,
-    reading: Reading,
+    reading: Perturb,
     variable: Column,
     column: Column,
     tangent: Tangent,
@@ -50,7 +50,7 @@ pub struct By<'b> {
     /// The operator that linearizes an expression.
     pub jvp: &'b Arc<ScalarUDF>,
     /// Which cells of the variable move.
-    pub reading: Reading,
+    pub reading: Perturb,
     /// The input that has the variable among its columns; none if an outer query has it.
     pub owner: Option<usize>,
     /// The variable.
@@ -150,7 +150,7 @@ impl Inputs {
         direction: Direction,
         context: &mut Context,
     ) -> Result<TangentsOf> {
-        let Context { names, grown, .. } = context;
+        let Context { names, subplan_tangents, .. } = context;
         let seen = match self.plans[input].schema().maybe_index_of_column(by.variable) {
             Some(index) if by.owner == Some(input) => Variable::Column(index),
             _ => Variable::Outer,
@@ -166,11 +166,11 @@ impl Inputs {
         // With one cell in all rows, all rows move.
         let reading = match seen {
             Variable::Column(index) if cell.is_none() && !is_one_cell(&self.plans[input], index)? => by.reading,
-            _ => Reading::Together,
+            _ => Perturb::AllRows,
         };
-        let asked = vec![Asked { variable: seen, reading, wanted: columns.keys().copied().collect() }];
+        let asked = vec![TangentRequest { variable: seen, reading, wanted: columns.keys().copied().collect() }];
         let directions = vec![Direction { cell: cell.clone(), ..direction }];
-        let carried = carried(std::mem::take(&mut self.plans[input]), asked, directions, names, grown)?;
+        let carried = carried(std::mem::take(&mut self.plans[input]), asked, directions, names, subplan_tangents)?;
         let mut plan = carried.plan;
         let mut tangents = vec![];
         for (index, column) in columns {
@@ -215,11 +215,11 @@ impl Inputs {
                 seed: None,
                 cell: None,
             });
-            let (variable, reading) = (Variable::Column(index), Reading::Together);
-            wanted.push(Asked { variable, reading, wanted: columns.keys().copied().collect() });
+            let (variable, reading) = (Variable::Column(index), Perturb::AllRows);
+            wanted.push(TangentRequest { variable, reading, wanted: columns.keys().copied().collect() });
         }
-        let Context { names, grown, .. } = context;
-        let carried = carried(input.clone(), wanted, directions, names, grown)?;
+        let Context { names, subplan_tangents, .. } = context;
+        let carried = carried(input.clone(), wanted, directions, names, subplan_tangents)?;
         for (asked, tangents) in asked.into_iter().zip(&carried.tangents) {
             self.note(asked, tangents);
         }
@@ -256,7 +256,7 @@ impl Inputs {
     fn note(&mut self, AskedAhead { jvp, variable, columns }: AskedAhead, tangents: &Tangents) {
         for (index, column) in columns {
             // Where no rows mix, both are the same.
-            for reading in [Reading::Together, Reading::OwnRow { by_value: false }] {
+            for reading in [Perturb::AllRows, Perturb::OwnRow { by_value: false }] {
                 let (jvp, variable, column) = (Arc::clone(jvp), variable.clone(), column.clone());
                 self.known.push(Known { jvp, reading, variable, column, tangent: tangents.get(index) });
             }

@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::columns::is_volatile;
 use super::direction::Direction;
 use super::equal_tangents::{EqualTangents, InRows};
 use super::hoist_volatile::VolatileColumns;
-use super::propagate::{Carried, Propagation, Request};
+use super::propagate::{Carried, NodeRequest, Propagation};
 use super::window::functions::with_windows_over_columns;
 use crate::aggregate_rules::{Over, arguments};
 use crate::tangents::linearize::{Function, inline_shared_relations, null_with_column, of_type};
@@ -34,7 +34,7 @@ use crate::vocabulary::nodes::computed;
 ///   Aggregate: groupBy=[[w]], aggr=[[avg(w * x) AS m, avg(jvp(w * x, w, 1)) AS ∂avg]]
 ///     TableScan: t
 /// ```
-pub fn aggregate(carrier: &mut Propagation, aggregate: Aggregate, requests: &[Request]) -> Result<Carried> {
+pub fn aggregate(carrier: &mut Propagation, aggregate: Aggregate, requests: &[NodeRequest]) -> Result<Carried> {
     let aggregate = drawn_before(aggregate, carrier.names)?;
     let aggregate = computed_before(aggregate, requests, carrier.names)?;
     let known = computed(&aggregate)?;
@@ -166,7 +166,7 @@ const LARGE: usize = 16;
 ///   TableScan: t                                            Projection: w, b, x, exp(w * x) + b AS ∂argument
 ///                                                             TableScan: t
 /// ```
-fn computed_before(aggregate: Aggregate, requests: &[Request], names: &mut Names) -> Result<Aggregate> {
+fn computed_before(aggregate: Aggregate, requests: &[NodeRequest], names: &mut Names) -> Result<Aggregate> {
     let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
     let directions =
         |number: usize| requests.iter().filter(|request| request.asked.wanted.contains(&(keys + number))).count();

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::equal_tangents::{EqualTangents, InRows};
 use super::expressions::Expressions;
 use super::hoist_volatile::VolatileColumns;
-use super::propagate::{Carried, Propagation, Request};
+use super::propagate::{Carried, NodeRequest, Propagation};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::columns;
 
 /// The rows that are kept keep their tangents.
-pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[Request]) -> Result<Carried> {
+pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[NodeRequest]) -> Result<Carried> {
     match distinct {
         Distinct::All(input) => all(carrier, input, requests),
         Distinct::On(on) => first_of_each(carrier, on, requests),
@@ -33,7 +33,7 @@ pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[Reque
 ///   Aggregate: groupBy=[[w, q]], aggr=[[min(∂q/∂w) AS ∂q low, max(∂q/∂w) AS ∂q high]]
 ///     Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
 /// ```
-fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[Request]) -> Result<Carried> {
+fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[NodeRequest]) -> Result<Carried> {
     let asked = requests.iter().map(|request| request.passed_on().by_value()).collect();
     let carried = carrier.carry(input.as_ref().clone(), asked)?;
     let mut agreements = EqualTangents::default();
@@ -77,7 +77,7 @@ fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[Request])
 /// ```text
 /// DistinctOn: on_expr=[[d.g]], select_expr=[[p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w]]
 /// ```
-fn first_of_each(carrier: &mut Propagation, on: DistinctOn, requests: &[Request]) -> Result<Carried> {
+fn first_of_each(carrier: &mut Propagation, on: DistinctOn, requests: &[NodeRequest]) -> Result<Carried> {
     let DistinctOn { on_expr, select_expr, sort_expr, input, .. } = on;
     // The order is evaluated for each column that is selected.
     let mut draws = VolatileColumns::new(carrier.names);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::direction::Direction;
-use super::propagate::{Asked, Carried, Request};
+use super::propagate::{Carried, NodeRequest, TangentRequest};
 use crate::tangents::linearize::Function;
 use crate::tangents::tangent::{self, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::names::Names;
@@ -25,7 +25,7 @@ pub struct Expressions {
 
 impl Expressions {
     /// Those of a node over columns of this schema, with the tangents that are asked for to be found.
-    pub fn new(exprs: Vec<Expr>, input: &DFSchemaRef, requests: &[Request]) -> Result<Self> {
+    pub fn new(exprs: Vec<Expr>, input: &DFSchemaRef, requests: &[NodeRequest]) -> Result<Self> {
         let mut functions = BTreeMap::new();
         for index in requests.iter().flat_map(|request| &request.asked.wanted) {
             if !functions.contains_key(index) {
@@ -36,7 +36,7 @@ impl Expressions {
     }
 
     /// What they ask of the input.
-    pub fn asked(&self, directions: &[Direction], requests: &[Request]) -> Result<Vec<Asked>> {
+    pub fn asked(&self, directions: &[Direction], requests: &[NodeRequest]) -> Result<Vec<TangentRequest>> {
         let asked = directions.iter().zip(requests).map(|(direction, request)| {
             let mut needs = std::collections::BTreeSet::new();
             for index in &request.asked.wanted {
@@ -55,7 +55,7 @@ impl Expressions {
     pub fn add_tangents(
         &mut self,
         directions: &[Direction],
-        requests: &[Request],
+        requests: &[NodeRequest],
         carried: &Carried,
         names: &mut Names,
     ) -> Result<Vec<Tangents>> {

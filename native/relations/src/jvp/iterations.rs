@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{Asked, Carried, Propagation, Reading, Request};
+use super::propagate::{Carried, NodeRequest, Perturb, Propagation, TangentRequest};
 use super::shared_tangents::Cell;
 use crate::shared_relation::Iterations;
 use crate::tangents::tangent::{Linearized, Tangents};
@@ -23,7 +23,7 @@ use crate::vocabulary::names::columns;
 ///   Projection: k, val, ∂row            ->     Projection: k, val, ∂val/∂e, ∂row
 ///     TableScan: ∂before [k, val]                TableScan: ∂before [k, val, ∂val/∂e]
 /// ```
-pub fn iterations(carrier: &mut Propagation, plan: LogicalPlan, requests: &[Request]) -> Result<Carried> {
+pub fn iterations(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
     let active: Vec<_> = (0..requests.len()).filter(|number| requests[*number].is_active()).collect();
     let [direction] = active[..] else { return carrier.carry_one_by_one(plan, requests) };
     let Some(iterations) = Iterations::of(&plan) else { return internal_err!("a node of iterations is none") };
@@ -46,8 +46,8 @@ pub fn iterations(carrier: &mut Propagation, plan: LogicalPlan, requests: &[Requ
 }
 
 /// What is asked of an input if these columns may vary with the cell, wherever it is read.
-fn everywhere(columns: impl IntoIterator<Item = usize>) -> Asked {
-    Asked { variable: Variable::Everywhere, reading: Reading::Together, wanted: columns.into_iter().collect() }
+fn everywhere(columns: impl IntoIterator<Item = usize>) -> TangentRequest {
+    TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted: columns.into_iter().collect() }
 }
 
 /// The iterations with tangents of the columns that vary in one of them.

@@ -4,7 +4,7 @@ use datafusion_common::{JoinType, Result, plan_err};
 use datafusion_expr::{Join, LogicalPlan, SubqueryAlias};
 
 use super::direction::{Direction, Variable};
-use super::propagate::{Asked, Carried, Propagation, Reading, Request};
+use super::propagate::{Carried, NodeRequest, Perturb, Propagation, TangentRequest};
 use crate::vocabulary::decorrelated::decorrelated;
 
 /// Tangents pass a join as its columns do, so they are NULL on rows that an outer join extends.
@@ -22,7 +22,7 @@ use crate::vocabulary::decorrelated::decorrelated;
 ///   Projection: d.id, p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
 ///   TableScan: n
 /// ```
-pub fn join(carrier: &mut Propagation, join: Join, requests: &[Request]) -> Result<Carried> {
+pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> Result<Carried> {
     let width = join.left.schema().fields().len();
     // Those that only test the left side have no columns of it.
     let shift = match join.join_type {
@@ -60,7 +60,7 @@ pub fn join(carrier: &mut Propagation, join: Join, requests: &[Request]) -> Resu
 
 /// The error for a correlated subquery that varies with the rows of a variable beside it: it is no other reference to them, as the right
 /// side of a join is that the user wrote.
-fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked: &[Asked]) -> Result<()> {
+fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked: &[TangentRequest]) -> Result<()> {
     for (number, asked) in asked.iter().enumerate() {
         if !asked.wanted.is_empty() && varies(carrier, number, subquery, asked)? {
             return plan_err!(
@@ -74,7 +74,7 @@ fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked
 }
 
 /// Whether columns of a subquery vary with the cells of a variable, wherever it reads them. What cannot be followed counts as varying.
-fn varies(carrier: &mut Propagation, number: usize, subquery: &SubqueryAlias, asked: &Asked) -> Result<bool> {
+fn varies(carrier: &mut Propagation, number: usize, subquery: &SubqueryAlias, asked: &TangentRequest) -> Result<bool> {
     let direction = carrier.directions[number].clone();
     for cell in &direction.origins {
         if !cell.is_read_by(&subquery.input)? {
@@ -82,7 +82,8 @@ fn varies(carrier: &mut Propagation, number: usize, subquery: &SubqueryAlias, as
         }
         let cell = Some(cell.clone());
         let everywhere = Direction { cell, seed: None, origins: vec![], ..direction.clone() };
-        let asked = Asked { variable: Variable::Everywhere, reading: Reading::Together, wanted: asked.wanted.clone() };
+        let asked =
+            TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted: asked.wanted.clone() };
         let Ok((_, tangents)) = carrier.tried(everywhere, subquery.input.as_ref().clone(), asked) else {
             return Ok(true);
         };

@@ -1,7 +1,7 @@
 //! Tangents of the columns of a plan, carried up from where the variables originate.
 //!
 //! There is a file for each kind of node, which says what the node asks of its inputs and how its columns get their tangents from theirs.
-//! `carrier` walks from a node to its inputs and back, in one or more directions.
+//! `propagate` walks from a node to its inputs and back, in one or more directions.
 
 mod aggregate;
 mod dependence;
@@ -29,11 +29,11 @@ use datafusion_expr::LogicalPlan;
 
 use crate::shared_relation::Iterations;
 use crate::vocabulary::names::Names;
-use crate::vocabulary::nodes::{above_queries, shown};
+use crate::vocabulary::nodes::{non_query_nodes, shown};
 pub use direction::{Direction, Variable};
 pub use hoist_volatile::VolatileColumns;
-pub use propagate::{Asked, Carried, Reading};
-use propagate::{Propagation, Request};
+pub use propagate::{Carried, Perturb, TangentRequest};
+use propagate::{NodeRequest, Propagation};
 pub use row_local::is_plain;
 pub use shared_tangents::{Cell, SharedTangents};
 pub use window::cells::is_one_cell;
@@ -41,7 +41,7 @@ pub use window::cells::is_one_cell;
 /// The plan with the tangents that are asked for in each direction.
 pub fn carried(
     plan: LogicalPlan,
-    asked: Vec<Asked>,
+    asked: Vec<TangentRequest>,
     directions: Vec<Direction>,
     names: &mut Names,
     shared: &mut SharedTangents,
@@ -50,7 +50,7 @@ pub fn carried(
 }
 
 /// What each kind of node does in forward mode.
-fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[Request]) -> Result<Carried> {
+fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
     match plan {
         LogicalPlan::Projection(projection) => projection::projection(carrier, projection, requests),
         LogicalPlan::Filter(_)
@@ -69,7 +69,7 @@ fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[Request]) -> R
         LogicalPlan::TableScan(scan) => table_scan::table_scan(carrier, scan, requests),
         LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan, requests.len())),
         LogicalPlan::Extension(_) if Iterations::of(&plan).is_some() => iterations::iterations(carrier, plan, requests),
-        LogicalPlan::Extension(_) | above_queries!() => {
+        LogicalPlan::Extension(_) | non_query_nodes!() => {
             plan_err!("derivatives by {} cannot pass through {}", carrier.variable_of(requests), shown(&plan))
         }
     }

@@ -5,7 +5,7 @@ use datafusion_expr::{LogicalPlan, Projection};
 use std::sync::Arc;
 
 use super::expressions::Expressions;
-use super::propagate::{Carried, Propagation, Request};
+use super::propagate::{Carried, NodeRequest, Propagation};
 
 /// What an expression computes has a tangent, which is one more expression.
 ///
@@ -18,7 +18,7 @@ use super::propagate::{Carried, Propagation, Request};
 /// ```text
 /// Projection: p.w, p.b, p.w * d.x + p.b AS q, jvp(p.w * d.x + p.b, p.w, 1) AS ∂q/∂w, jvp(p.w * d.x + p.b, p.b, 1) AS ∂q/∂b
 /// ```
-pub fn projection(carrier: &mut Propagation, projection: Projection, requests: &[Request]) -> Result<Carried> {
+pub fn projection(carrier: &mut Propagation, projection: Projection, requests: &[NodeRequest]) -> Result<Carried> {
     let Projection { expr, input, schema, .. } = projection;
     let mut expressions = Expressions::new(expr, input.schema(), requests)?;
     let asked = expressions.asked(&carrier.directions, requests)?;

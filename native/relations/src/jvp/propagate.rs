@@ -14,66 +14,66 @@ use crate::shared_relation::SharedRelation;
 use crate::tangents::tangent::{self, Inactive, Tangent, Tangents};
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, with_columns};
-use crate::vocabulary::nodes::{above_queries, any_node, shown};
+use crate::vocabulary::nodes::{any_node, non_query_nodes, shown};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// What moves with the variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum Perturb {
     /// All rows of the variable, together.
-    Together,
+    AllRows,
     /// In each row the cell of the variable that this row has. In a group above, the cells of one value are one.
     OwnRow {
         /// Whether there is such a group above.
         by_value: bool,
     },
     /// The row's own cell, while the values of window functions stay as they are.
-    WindowsFixed,
+    OwnRowFrozenWindows,
 }
 
 /// What is asked of a node in one direction.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct TangentRequest {
     /// The variable as the node sees it.
     pub variable: Variable,
     /// What moves with the variable.
-    pub reading: Reading,
+    pub reading: Perturb,
     /// The columns whose tangents are wanted.
     pub wanted: BTreeSet<usize>,
 }
 
-impl Asked {
+impl TangentRequest {
     /// Nothing.
     pub fn nothing() -> Self {
-        Self { variable: Variable::Outer, reading: Reading::Together, wanted: BTreeSet::new() }
+        Self { variable: Variable::Outer, reading: Perturb::AllRows, wanted: BTreeSet::new() }
     }
 
     /// The same below rows that are made one where they have the same value of the variable.
     pub fn by_value(self) -> Self {
         match self.reading {
-            Reading::OwnRow { .. } => Self { reading: Reading::OwnRow { by_value: true }, ..self },
-            Reading::Together | Reading::WindowsFixed => self,
+            Perturb::OwnRow { .. } => Self { reading: Perturb::OwnRow { by_value: true }, ..self },
+            Perturb::AllRows | Perturb::OwnRowFrozenWindows => self,
         }
     }
 }
 
 /// What is asked of a node in one direction, with the variable as its inputs see it.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct NodeRequest {
     /// What is asked of the node.
-    pub asked: Asked,
+    pub asked: TangentRequest,
     /// The variable as each input sees it.
     pub inputs: Vec<Variable>,
 }
 
-impl Request {
+impl NodeRequest {
     /// What the node asks of an input, if it needs the tangents of these columns there.
-    pub fn of_input(&self, input: usize, wanted: BTreeSet<usize>) -> Asked {
-        Asked { variable: self.inputs[input], reading: self.asked.reading, wanted }
+    pub fn of_input(&self, input: usize, wanted: BTreeSet<usize>) -> TangentRequest {
+        TangentRequest { variable: self.inputs[input], reading: self.asked.reading, wanted }
     }
 
     /// What a node with one input asks of it, if it passes on the columns of that.
-    pub fn passed_on(&self) -> Asked {
+    pub fn passed_on(&self) -> TangentRequest {
         self.of_input(0, self.asked.wanted.clone())
     }
 
@@ -100,7 +100,7 @@ impl Carried {
 }
 
 /// What a node does: it asks for the tangents of its inputs and computes those of its own columns from them.
-pub type Rule = fn(&mut Propagation, LogicalPlan, &[Request]) -> Result<Carried>;
+pub type Rule = fn(&mut Propagation, LogicalPlan, &[NodeRequest]) -> Result<Carried>;
 
 /// Carries tangents up a plan, in several directions at once.
 pub struct Propagation<'a> {
@@ -172,7 +172,7 @@ impl<'a> Propagation<'a> {
 
     /// The plan with the tangents that are asked for in each direction.
     #[recursive::recursive]
-    pub fn carry(&mut self, plan: LogicalPlan, mut asked: Vec<Asked>) -> Result<Carried> {
+    pub fn carry(&mut self, plan: LogicalPlan, mut asked: Vec<TangentRequest>) -> Result<Carried> {
         let mut own = vec![];
         for (direction, asked) in self.directions.iter().zip(&mut asked) {
             let mut tangents = Tangents::default();
@@ -195,10 +195,10 @@ impl<'a> Propagation<'a> {
     }
 
     /// The plan with tangents in one direction after the other.
-    pub fn carry_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[Request]) -> Result<Carried> {
+    pub fn carry_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
         let schema = Arc::clone(plan.schema());
         let mut all = vec![];
-        for (number, Request { asked, .. }) in requests.iter().enumerate() {
+        for (number, NodeRequest { asked, .. }) in requests.iter().enumerate() {
             // Tangents in other directions may have moved the columns.
             let now = |index: usize| plan.schema().index_of_column(&Column::from(schema.qualified_field(index)));
             let variable = match asked.variable {
@@ -208,7 +208,7 @@ impl<'a> Propagation<'a> {
             let moved = asked.wanted.iter().map(|index| Ok((now(*index)?, *index)));
             let moved = moved.collect::<Result<BTreeMap<_, _>>>()?;
             let wanted = moved.keys().copied().collect();
-            let carried = self.carry_in(number, plan, Asked { variable, reading: asked.reading, wanted })?;
+            let carried = self.carry_in(number, plan, TangentRequest { variable, reading: asked.reading, wanted })?;
             plan = carried.0;
             let mut tangents = Tangents::default();
             for (index, tangent) in carried.1.iter() {
@@ -222,8 +222,13 @@ impl<'a> Propagation<'a> {
     }
 
     /// The plan with the tangents that are asked for in one direction.
-    pub fn carry_in(&mut self, direction: usize, plan: LogicalPlan, asked: Asked) -> Result<(LogicalPlan, Tangents)> {
-        let mut all = vec![Asked::nothing(); self.directions.len()];
+    pub fn carry_in(
+        &mut self,
+        direction: usize,
+        plan: LogicalPlan,
+        asked: TangentRequest,
+    ) -> Result<(LogicalPlan, Tangents)> {
+        let mut all = vec![TangentRequest::nothing(); self.directions.len()];
         all[direction] = asked;
         let mut carried = self.carry(plan, all)?;
         Ok((carried.plan, carried.tangents.swap_remove(direction)))
@@ -234,7 +239,7 @@ impl<'a> Propagation<'a> {
         &mut self,
         direction: Direction,
         plan: LogicalPlan,
-        asked: Asked,
+        asked: TangentRequest,
     ) -> Result<(LogicalPlan, Tangents)> {
         self.directions.push(direction);
         let carried = self.carry_in(self.directions.len() - 1, plan, asked);
@@ -243,27 +248,32 @@ impl<'a> Propagation<'a> {
     }
 
     /// What a plan would be with the tangents that are asked for in a direction that is none of the carrier's.
-    pub fn tried(&mut self, direction: Direction, plan: LogicalPlan, asked: Asked) -> Result<(LogicalPlan, Tangents)> {
+    pub fn tried(
+        &mut self,
+        direction: Direction,
+        plan: LogicalPlan,
+        asked: TangentRequest,
+    ) -> Result<(LogicalPlan, Tangents)> {
         let (mut names, mut shared) = (self.names.clone(), self.shared.clone());
         let mut carrier = Propagation::new(&mut names, &mut shared, vec![direction], self.rule);
         carrier.carry_in(0, plan, asked)
     }
 
     /// The name of the variable in the first direction that wants tangents, for messages.
-    pub fn variable_of(&self, requests: &[Request]) -> &str {
+    pub fn variable_of(&self, requests: &[NodeRequest]) -> &str {
         let mut wanting = self.directions.iter().zip(requests).filter(|(_, request)| request.is_active());
         wanting.next().map_or("", |(direction, _)| &direction.variable)
     }
 
     /// Whether a plan only passes on columns of tables, so that none of them varies with another.
-    fn is_constant(&self, plan: &LogicalPlan, asked: &[Asked]) -> bool {
+    fn is_constant(&self, plan: &LogicalPlan, asked: &[TangentRequest]) -> bool {
         let mut active = self.directions.iter().zip(asked).filter(|(_, asked)| !asked.wanted.is_empty());
         let by_columns =
             active.all(|(direction, asked)| direction.seed.is_none() && matches!(asked.variable, Variable::Column(_)));
         by_columns && self.recursions.is_empty() && computes_nothing(plan)
     }
 
-    fn node(&mut self, plan: LogicalPlan, asked: Vec<Asked>) -> Result<Carried> {
+    fn node(&mut self, plan: LogicalPlan, asked: Vec<TangentRequest>) -> Result<Carried> {
         let mut requests = vec![];
         let mut here = vec![];
         for (direction, mut asked) in self.directions.iter().zip(asked) {
@@ -279,10 +289,10 @@ impl<'a> Propagation<'a> {
                 }
             };
             here.push(onward);
-            requests.push(Request { asked, inputs });
+            requests.push(NodeRequest { asked, inputs });
         }
         let schema = Arc::clone(plan.schema());
-        let is_constant = !requests.iter().any(Request::is_active);
+        let is_constant = !requests.iter().any(NodeRequest::is_active);
         let mut carried = match is_constant {
             true => Carried::constant(plan, requests.len()),
             false => (self.rule)(self, plan, &requests)?,
@@ -306,7 +316,7 @@ impl<'a> Propagation<'a> {
 /// How a direction goes on at a node of which it wants tangents.
 fn onward(
     plan: &LogicalPlan,
-    asked: &Asked,
+    asked: &TangentRequest,
     direction: &Direction,
     (shared, names): (&SharedTangents, &Names),
 ) -> Result<Onward> {
@@ -369,7 +379,7 @@ pub fn is_constant_beside(plan: &LogicalPlan) -> bool {
         | LogicalPlan::Values(_)
         | LogicalPlan::Distinct(_)
         | LogicalPlan::Unnest(_)
-        | above_queries!() => true,
+        | non_query_nodes!() => true,
     }
 }
 
@@ -406,7 +416,7 @@ fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
         | LogicalPlan::Limit(_)
         | LogicalPlan::Values(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => true,
+        | non_query_nodes!() => true,
     }
 }
 
@@ -447,6 +457,6 @@ fn computes_nothing(plan: &LogicalPlan) -> bool {
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => false,
+        | non_query_nodes!() => false,
     }
 }

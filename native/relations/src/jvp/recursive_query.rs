@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{Asked, Carried, Further, Propagation, Recursion, Request};
+use super::propagate::{Carried, Further, NodeRequest, Propagation, Recursion, TangentRequest};
 use crate::plan::recursion::{Term, WorkTable};
-use crate::shared_relation::looked_through;
+use crate::shared_relation::inline_for_analysis;
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::names::columns;
 use crate::vocabulary::origin::in_work_table;
@@ -39,7 +39,7 @@ type InDirection = (usize, usize);
 ///     Projection: o.s + 1 AS s, o.w, o.q + o.w * o.q AS q, jvp(o.q + o.w * o.q, o.w, 1, o.q, o.∂q/∂w) AS ∂q
 ///       TableScan: o projection=[s, w, q, ∂q/∂w]
 /// ```
-pub fn recursive_query(carrier: &mut Propagation, query: RecursiveQuery, requests: &[Request]) -> Result<Carried> {
+pub fn recursive_query(carrier: &mut Propagation, query: RecursiveQuery, requests: &[NodeRequest]) -> Result<Carried> {
     let passed_on = passed_on(&query, &carrier.directions, requests)?;
     let variable = |direction: usize| requests[direction].asked.variable;
     let mut wanted: BTreeSet<InDirection> = BTreeSet::new();
@@ -88,7 +88,7 @@ pub fn recursive_query(carrier: &mut Propagation, query: RecursiveQuery, request
 }
 
 /// The directions that are to be followed through the iterations.
-fn passed_on(query: &RecursiveQuery, directions: &[Direction], requests: &[Request]) -> Result<Vec<usize>> {
+fn passed_on(query: &RecursiveQuery, directions: &[Direction], requests: &[NodeRequest]) -> Result<Vec<usize>> {
     let mut passed_on = vec![];
     for (number, (direction, request)) in directions.iter().zip(requests).enumerate() {
         match request.asked.variable {
@@ -115,13 +115,13 @@ fn passed_on(query: &RecursiveQuery, directions: &[Direction], requests: &[Reque
 fn terms(
     carrier: &mut Propagation,
     query: &RecursiveQuery,
-    requests: &[Request],
+    requests: &[NodeRequest],
     wanted: &BTreeSet<InDirection>,
     varying: &BTreeMap<InDirection, Further>,
 ) -> Result<(Carried, Carried, Recursion)> {
-    let asked = |direction: usize, request: &Request| {
+    let asked = |direction: usize, request: &NodeRequest| {
         let wanted = wanted.range((direction, 0)..(direction + 1, 0)).map(|(_, index)| *index);
-        Asked { wanted: wanted.collect(), ..request.asked }
+        TangentRequest { wanted: wanted.collect(), ..request.asked }
     };
     let asked: Vec<_> = requests.iter().enumerate().map(|(number, request)| asked(number, request)).collect();
     let schema = query.static_term.schema();
@@ -190,7 +190,7 @@ fn with_tangents(
 /// SELECT step + 1, val - lr * grad((SELECT SUM(val * val) FROM r), val), lr FROM r WHERE step < 9  -- grad(val, lr) of this
 /// ```
 pub fn check_passed_on(query: &RecursiveQuery, index: usize, variable: &str) -> Result<()> {
-    let term = looked_through(query.recursive_term.as_ref().clone())?;
+    let term = inline_for_analysis(query.recursive_term.as_ref().clone())?;
     match in_work_table(&term, index, &query.name)? == Some(index) {
         true => refused_for_gradients_in(&query.name, variable),
         false => Ok(()),

@@ -4,7 +4,7 @@ use datafusion_common::Result;
 use datafusion_expr::LogicalPlan;
 
 use crate::shared_relation::SharedRelation;
-use crate::vocabulary::nodes::{above_queries, has_subquery};
+use crate::vocabulary::nodes::{has_subquery, non_query_nodes};
 
 /// Whether a plan mixes rows by aggregates alone, so that all rows of a variable may move together, and reads no shared relations.
 #[recursive::recursive]
@@ -28,7 +28,7 @@ pub fn is_plain(plan: &LogicalPlan) -> Result<bool> {
         | LogicalPlan::Repartition(_)
         | LogicalPlan::Subquery(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => return Ok(false),
+        | non_query_nodes!() => return Ok(false),
     }
     for input in plan.inputs() {
         if !is_plain(input)? {

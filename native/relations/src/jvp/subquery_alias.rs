@@ -4,11 +4,11 @@ use datafusion_common::Result;
 use datafusion_expr::{LogicalPlan, SubqueryAlias};
 use std::sync::Arc;
 
-use super::propagate::{Carried, Propagation, Request};
+use super::propagate::{Carried, NodeRequest, Propagation};
 
 /// Tangents go by the new name of their relation, as its columns do.
-pub fn subquery_alias(carrier: &mut Propagation, alias: SubqueryAlias, requests: &[Request]) -> Result<Carried> {
-    let asked = requests.iter().map(Request::passed_on).collect();
+pub fn subquery_alias(carrier: &mut Propagation, alias: SubqueryAlias, requests: &[NodeRequest]) -> Result<Carried> {
+    let asked = requests.iter().map(NodeRequest::passed_on).collect();
     let carried = carrier.carry(Arc::unwrap_or_clone(alias.input), asked)?;
     let tangents = carried.tangents.iter().map(|tangents| tangents.within(&alias.alias)).collect();
     let plan = SubqueryAlias::try_new(Arc::new(carried.plan), alias.alias)?;

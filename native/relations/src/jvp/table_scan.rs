@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{Asked, Carried, Propagation, Reading, Recursion, Request};
+use super::propagate::{Carried, NodeRequest, Perturb, Propagation, Recursion, TangentRequest};
 use super::recursive_query::refused_for_gradients_in;
 use super::shared_tangents::{Cell, rescan};
 use crate::physical::Id;
@@ -18,7 +18,7 @@ use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::work_table::source_column;
 
 /// A table is where variables originate, so its columns do not vary, except for those of a work table and of a shared relation.
-pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[Request]) -> Result<Carried> {
+pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[NodeRequest]) -> Result<Carried> {
     if let Some(relation) = SharedRelation::scanned(&scan) {
         for recursion in &carrier.recursions {
             if SharedRelation::reads_iteration(relation.plan(), recursion.table.name())? {
@@ -42,11 +42,11 @@ fn work_table(
     recursion: &mut Recursion,
     directions: &[Direction],
     scan: TableScan,
-    requests: &[Request],
+    requests: &[NodeRequest],
 ) -> Result<Carried> {
     let mut all = vec![];
     let mut added = vec![];
-    for (direction, Request { asked, .. }) in requests.iter().enumerate() {
+    for (direction, NodeRequest { asked, .. }) in requests.iter().enumerate() {
         let mut tangents = Tangents::default();
         let is_variable = match (asked.variable, recursion.variables[direction]) {
             (Variable::Column(here), Variable::Column(there)) => source_column(&scan, here) == there,
@@ -68,9 +68,9 @@ fn work_table(
 }
 
 /// The rows that an iteration is given have tangents by a cell if they vary with it.
-fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[Request]) -> Result<Carried> {
+fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[NodeRequest]) -> Result<Carried> {
     let mut all = vec![];
-    for (direction, Request { asked, .. }) in requests.iter().enumerate() {
+    for (direction, NodeRequest { asked, .. }) in requests.iter().enumerate() {
         let mut tangents = Tangents::default();
         let cell = carrier.directions[direction].cell.as_ref();
         if let Some((given, places)) = cell.and_then(|cell| carrier.shared.given(id, cell)) {
@@ -100,7 +100,7 @@ fn shared(
     carrier: &mut Propagation,
     mut scan: TableScan,
     mut relation: Arc<SharedRelation>,
-    requests: &[Request],
+    requests: &[NodeRequest],
 ) -> Result<Carried> {
     let mut all = vec![];
     for (direction, request) in requests.iter().enumerate() {
@@ -169,7 +169,7 @@ fn add_tangents(
     let plan = latest.plan();
     let fields = plan.schema().fields().iter().enumerate();
     let wanted = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
-    let asked = Asked { variable: Variable::Everywhere, reading: Reading::Together, wanted };
+    let asked = TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted };
     let (carried, of_plan) = carrier.carry_in(direction, plan.clone(), asked)?;
     if Iterations::of(&carried).is_some() {
         // The tangents are its last columns already.

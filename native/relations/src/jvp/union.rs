@@ -5,7 +5,7 @@ use datafusion_expr::{Expr, LogicalPlan, Projection, Union};
 use std::sync::Arc;
 
 use super::direction::Direction;
-use super::propagate::{Carried, Propagation, Request};
+use super::propagate::{Carried, NodeRequest, Propagation};
 use crate::plan::union::widened_union;
 use crate::tangents::tangent::{self, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::names::columns;
@@ -36,7 +36,7 @@ struct Added {
 ///   Projection: w, q, 1 AS ∂inactive, 0 AS ∂q/∂w #2
 ///     Projection: p.w, 3 AS q
 /// ```
-pub fn union(carrier: &mut Propagation, union: &Union, requests: &[Request]) -> Result<Carried> {
+pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest]) -> Result<Carried> {
     let mut inputs = vec![];
     for (number, input) in union.inputs.iter().enumerate() {
         let asked = requests.iter().map(|request| request.of_input(number, request.asked.wanted.clone())).collect();

@@ -4,7 +4,7 @@ use datafusion_common::{Result, plan_err};
 use datafusion_expr::Unnest;
 use datafusion_expr::builder::unnest_with_options;
 
-use super::propagate::{Carried, Propagation, Request};
+use super::propagate::{Carried, NodeRequest, Propagation};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::origin::is_unnested;
 
@@ -21,7 +21,7 @@ use crate::vocabulary::origin::is_unnested;
 /// Unnest: lists[v] structs[]
 ///   Projection: l.w, l.w * 2 AS q, l.v, jvp(l.w * 2, l.w, 1) AS ∂q/∂w
 /// ```
-pub fn unnest(carrier: &mut Propagation, unnest: &Unnest, requests: &[Request]) -> Result<Carried> {
+pub fn unnest(carrier: &mut Propagation, unnest: &Unnest, requests: &[NodeRequest]) -> Result<Carried> {
     let source = |index: usize| unnest.dependency_indices.get(index).copied();
     let asked = requests.iter().map(|request| {
         let below = request.asked.wanted.iter().filter_map(|index| source(*index));

@@ -36,7 +36,7 @@ use self::calls::Calls;
 use self::parts::replace_parts;
 use crate::plan::rewrite::rewrite_up;
 use crate::vocabulary::names::{Names, restore};
-use crate::vocabulary::nodes::above_queries;
+use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::operators::Operators;
 
 /// When derivatives are written as a stack.
@@ -75,7 +75,7 @@ fn stack(plan: LogicalPlan, operators: &Operators, size: Size, names: &mut Names
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => return Ok(Transformed::no(plan)),
+        | non_query_nodes!() => return Ok(Transformed::no(plan)),
     };
     if !operators.have_call_in(&plan)? {
         return Ok(Transformed::no(plan));

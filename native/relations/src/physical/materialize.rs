@@ -15,7 +15,7 @@ use std::time::Instant;
 use xql_contraction::memory_size;
 
 use super::batch::batch_of;
-use super::projection_registry::Values;
+use super::projection_registry::ProjectionCache;
 
 /// What the plan computes.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ pub struct Computed {
     /// The plan, if it is kept.
     pub plan: Option<Arc<dyn ExecutionPlan>>,
     /// What readers have computed from the rows.
-    pub values: Values,
+    pub values: ProjectionCache,
     _reservation: MemoryReservation,
 }
 
@@ -119,7 +119,7 @@ impl Computation {
         costs.memory.set_max(reservation.size());
         let measured = if layout.kept.no_measures { vec![] } else { measured(&plan)? };
         let plan = layout.kept.plan.then_some(plan);
-        let values = Values::new(&reservation, costs.memory.clone());
+        let values = ProjectionCache::new(&reservation, costs.memory.clone());
         Ok(Arc::new(Computed { partitions, measured, plan, values, _reservation: reservation }))
     }
 }

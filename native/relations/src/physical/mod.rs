@@ -1,10 +1,10 @@
 //! Physical nodes of our own. They import nothing of this crate, and other processes do not know them.
 //!
 //! - [`SharedScanExec`] reads a relation that is computed once. Projections above several readers share what they
-//!   call functions for: [`asked()`].
+//!   call functions for: [`share_projections()`].
 //! - [`UniqueRowsExec`] passes rows on, and fails if the number of a row comes twice.
 //! - [`RecursiveTapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
-//!   iteration reads by [`BatchScanExec`] what it is given. Of the iterations all are kept or some (`past`, `checkpoints`). Those between are
+//!   iteration reads by [`BatchScanExec`] what it is given. Of the iterations all are kept or some (`tape`, `checkpoints`). Those between are
 //!   computed again, from plans that give the same rows each time: [`PreserveOrder`]. Of one that has come to a fixed point, the last
 //!   iteration is kept (`ends`) and gone back through again and again (`fixed_point`). Projections of iterations measure nothing: [`WithoutMetrics`].
 //! - [`ObservedExec`] reads the rows of a step of a recursive query, and tells an observer of them.
@@ -43,7 +43,7 @@ pub use iterated_projection::WithoutMetrics;
 pub use materialize::Kept;
 pub use observed::{Observed, ObservedExec, Observer};
 pub use observer_guard::shutdown_observers;
-pub use projection_cache::asked;
+pub use projection_cache::share_projections;
 pub use recursive_tape::{Query, RecursiveTapeExec};
 pub use sequential_coalesce::PreserveOrder;
 pub use shared_scan::{Shared, SharedScanExec};

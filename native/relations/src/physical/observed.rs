@@ -1,4 +1,4 @@
-//! Reading the rows of a step of a recursive query, and telling an observer of them.
+//! Perturb the rows of a step of a recursive query, and telling an observer of them.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;

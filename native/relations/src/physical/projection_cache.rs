@@ -25,14 +25,14 @@ use crate::version::{statistics, without_expressions};
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn asked(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let asked = plan.transform_up(|node| {
+pub fn share_projections(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let shared = plan.transform_up(|node| {
         Ok(match CachedProjectionExec::of(&node)? {
-            Some(asked) => Transformed::yes(Arc::new(asked) as _),
+            Some(shared) => Transformed::yes(Arc::new(shared) as _),
             None => Transformed::no(node),
         })
     })?;
-    Ok(asked.data)
+    Ok(shared.data)
 }
 
 /// A [`ProjectionExec`] over the rows of a relation, which shares what it calls functions for with other readers.
@@ -60,8 +60,8 @@ impl CachedProjectionExec {
         let columns = projection.expr().iter().map(|column| Asking::of(&column.expr, reader));
         let columns = columns.collect::<Result<Arc<[_]>>>()?;
         let (input, metrics) = (Arc::clone(projection.input()), ExecutionPlanMetricsSet::new());
-        let asked = Self { projection: Arc::clone(node), input, columns, metrics };
-        Ok(asked.columns.iter().any(|column| column.value.is_some()).then_some(asked))
+        let cached = Self { projection: Arc::clone(node), input, columns, metrics };
+        Ok(cached.columns.iter().any(|column| column.value.is_some()).then_some(cached))
     }
 }
 
@@ -74,7 +74,7 @@ fn reader(node: &Arc<dyn ExecutionPlan>) -> Option<&SharedScanExec> {
 impl Asking {
     fn of(expr: &Arc<dyn PhysicalExpr>, reader: &SharedScanExec) -> Result<Self> {
         let value = match is_called(expr)? {
-            true => Some(reader.shared().asked().value(over_relation(expr, reader)?)),
+            true => Some(reader.shared().projections().value(over_relation(expr, reader)?)),
             false => None,
         };
         Ok(Self { expr: Arc::clone(expr), value })
@@ -236,7 +236,7 @@ mod tests {
         (create_udf("counted", vec![DataType::Float64], DataType::Float64, volatility, Arc::new(call)), calls)
     }
 
-    /// What `asked` makes of a projection of columns of a relation.
+    /// What `share_projections` makes of a projection of columns of a relation.
     fn reader(relation: &Arc<Shared>, columns: Vec<usize>, exprs: &[Expr]) -> Result<Arc<dyn ExecutionPlan>> {
         let reader = SharedScanExec::new(Arc::clone(relation), &schema(), Some(columns), false)?;
         let of_reader = DFSchema::try_from(reader.schema().as_ref().clone())?;
@@ -244,7 +244,7 @@ mod tests {
             Ok((create_physical_expr(expr, &of_reader, &Default::default())?, format!("c{index}")))
         });
         let below = Arc::new(CooperativeExec::new(Arc::new(reader)));
-        asked(Arc::new(ProjectionExec::try_new(exprs.collect::<Result<Vec<_>>>()?, below)?))
+        share_projections(Arc::new(ProjectionExec::try_new(exprs.collect::<Result<Vec<_>>>()?, below)?))
     }
 
     /// A column of the rows of a plan, in order.
@@ -328,16 +328,16 @@ mod tests {
     async fn nodes_above_see_the_projection() -> Result<()> {
         let relation = relation()?;
         let called = counted(Volatility::Immutable).0.call(vec![col("x")]);
-        let asked = reader(&relation, vec![0, 1], &[called, lit(1.0), col("y")])?;
+        let cached = reader(&relation, vec![0, 1], &[called, lit(1.0), col("y")])?;
         let one = Arc::new(Column::new("c1", 1)) as Arc<dyn PhysicalExpr>;
-        assert!(asked.equivalence_properties().is_expr_constant(&one).is_some());
-        assert_eq!(statistics(&asked, None)?.total_byte_size, Precision::Exact(5 * 3 * size_of::<f64>()));
+        assert!(cached.equivalence_properties().is_expr_constant(&one).is_some());
+        assert_eq!(statistics(&cached, None)?.total_byte_size, Precision::Exact(5 * 3 * size_of::<f64>()));
         // Over other rows it is a projection again.
         let other = SharedScanExec::new(self::relation()?, &schema(), None, false)?;
-        let over_other = Arc::clone(&asked).with_new_children(vec![Arc::new(other)])?;
+        let over_other = Arc::clone(&cached).with_new_children(vec![Arc::new(other)])?;
         assert!(over_other.is::<ProjectionExec>());
         let bound = SharedScanExec::new(Arc::clone(&relation), &schema(), Some(vec![0, 1]), false)?;
-        assert!(asked.with_new_children(vec![Arc::new(bound)])?.is::<CachedProjectionExec>());
+        assert!(cached.with_new_children(vec![Arc::new(bound)])?.is::<CachedProjectionExec>());
         assert_eq!(column(&over_other, 0, &Arc::default()).await?, [1.0, 2.0, 3.0, 4.0, 5.0]);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Values that several readers of a relation compute from its rows.
+//! ProjectionCache that several readers of a relation compute from its rows.
 //!
 //! `1 / (1 + exp(-s))` over the sums of a layer is what the next layer reads, and what the derivatives of both read again. Each reader
 //! would compute it for itself, from the same rows.
@@ -24,14 +24,14 @@ pub struct Value {
 
 /// The values that readers ask a relation for, by expressions over its columns.
 #[derive(Debug, Default)]
-pub struct Asked(Mutex<HashMap<Arc<dyn PhysicalExpr>, Arc<Value>>>);
+pub struct ProjectionRegistry(Mutex<HashMap<Arc<dyn PhysicalExpr>, Arc<Value>>>);
 
-impl Asked {
+impl ProjectionRegistry {
     /// The value that an expression over the columns of the relation has, for one reader more.
     pub fn value(&self, expr: Arc<dyn PhysicalExpr>) -> Arc<Value> {
-        let mut asked = locked(&self.0);
-        let number = asked.len();
-        let value = asked.entry(expr).or_insert_with(|| Arc::new(Value { number, readers: AtomicUsize::new(0) }));
+        let mut known = locked(&self.0);
+        let number = known.len();
+        let value = known.entry(expr).or_insert_with(|| Arc::new(Value { number, readers: AtomicUsize::new(0) }));
         value.readers.fetch_add(1, Ordering::Relaxed);
         Arc::clone(value)
     }
@@ -39,7 +39,7 @@ impl Asked {
 
 /// The values of the rows that have been computed.
 #[derive(Debug)]
-pub struct Values {
+pub struct ProjectionCache {
     places: Mutex<Places>,
     reservation: MemoryReservation,
     /// Shows the most bytes that have been held, with those of the rows.
@@ -60,7 +60,7 @@ struct Computed {
     read: usize,
 }
 
-impl Values {
+impl ProjectionCache {
     /// None yet. They are accounted for with the rows, whose reservation this is, and shown with them.
     pub fn new(rows: &MemoryReservation, held: Gauge) -> Self {
         Self { places: Mutex::default(), reservation: rows.new_empty(), held, rows: rows.size() }

@@ -1,4 +1,4 @@
-//! Reading a relation that is computed once.
+//! Perturb a relation that is computed once.
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::stats::Precision;
@@ -26,7 +26,7 @@ use super::batch::projected;
 use super::batch_scan::{BatchScanExec, BindInputs, Id};
 use super::lock::locked;
 use super::materialize::{Computation, Computed, Costs, Kept, Layout};
-use super::projection_registry::Asked;
+use super::projection_registry::ProjectionRegistry;
 use crate::version::{statistics, without_expressions};
 
 /// What the readers of a relation have in common.
@@ -54,7 +54,7 @@ struct Scope {
     /// What the rows are given under that it reads.
     reads: OnceLock<Vec<Id>>,
     /// What readers compute from the rows, in all frames.
-    asked: Arc<Asked>,
+    projections: Arc<ProjectionRegistry>,
 }
 
 /// What computes the rows.
@@ -86,7 +86,7 @@ impl Shared {
         Self {
             name,
             layout: Layout { schema, numbered, kept: Kept::default() },
-            scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new(), asked: Arc::default() },
+            scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new(), projections: Arc::default() },
             partitions: plan.output_partitioning().partition_count(),
             plan: Mutex::new(Plan { node: plan, failed: None, states: vec![] }),
             rows: Mutex::default(),
@@ -113,8 +113,8 @@ impl Shared {
     }
 
     /// What readers compute from the rows.
-    pub fn asked(&self) -> &Asked {
-        &self.scope.asked
+    pub fn projections(&self) -> &ProjectionRegistry {
+        &self.scope.projections
     }
 
     /// What the rows are given under that it is computed from.

@@ -5,7 +5,7 @@ use datafusion_common::{Column, Result};
 use datafusion_expr::{Distinct, Expr, LogicalPlan};
 
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::nodes::{above_queries, computed};
+use crate::vocabulary::nodes::{computed, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// What the columns of a node are over an input of it; nothing for those that are not computed from it.
@@ -34,7 +34,7 @@ pub fn over_input(plan: &LogicalPlan, number: usize) -> Result<Vec<Option<Expr>>
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => {
+        | non_query_nodes!() => {
             let mut columns = vec![];
             for index in 0..plan.schema().fields().len() {
                 columns.push(match origin(plan, index)? {

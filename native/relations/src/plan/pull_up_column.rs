@@ -8,7 +8,7 @@ use super::recursion::{Term, WorkTable};
 use super::union::widened_union;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
-use crate::vocabulary::nodes::above_queries;
+use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::origin::{Origin, origin};
 
 /// Takes a column at a node in which the column of the given number stands; nothing if it is further below.
@@ -92,7 +92,7 @@ fn above(
         | LogicalPlan::Values(_)
         | LogicalPlan::EmptyRelation(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => {
+        | non_query_nodes!() => {
             return plan_err!(
                 "xql-ffi cannot tell the rows of the variable apart behind {}, on their way to a window. Write jvp(..., 1), \
                  in which all of them move, or pass on a column that tells them apart, and PARTITION BY it",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::relation::{SharedRelation, read_from};
 use super::subplan_rewriter::each_rewritten;
 use crate::vocabulary::names::{Names, under_names_of};
-use crate::vocabulary::nodes::above_queries;
+use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::source_column;
 
@@ -84,7 +84,7 @@ fn comes_once(plan: &LogicalPlan, position: usize) -> Result<bool> {
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => Ok(false),
+        | non_query_nodes!() => Ok(false),
     }
 }
 

@@ -78,7 +78,7 @@ impl Relations {
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn looked_through(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn inline_for_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
     let written = plan.transform_down(|node| {
         let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
         let Some(relation) = SharedRelation::scanned(scan) else { return Ok(Transformed::no(node)) };

@@ -30,7 +30,9 @@ use xql_guard::on_stack_of;
 use super::iterations::{Iterations, keeps};
 use super::outer_session::OuterSession;
 use crate::options::contractions;
-use crate::physical::{Keeps, Kept, RecursiveTapeExec, Shared, SharedScanExec, UniqueRowsExec, asked, is_given};
+use crate::physical::{
+    Keeps, Kept, RecursiveTapeExec, Shared, SharedScanExec, UniqueRowsExec, is_given, share_projections,
+};
 use crate::version::table_scan;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::nodes::{any_node, draws_itself};
@@ -59,7 +61,7 @@ enum Kind {
     /// They are kept, with one more column that numbers them.
     Numbered,
     /// They are handed on to each reader, if the column at this position has no number twice.
-    EachOnce(usize),
+    UniqueChecked(usize),
     /// They are handed on to their only reader.
     Part,
     /// They are kept for their only reader. The plan is made apart from that of the reader.
@@ -99,7 +101,7 @@ impl SharedRelation {
     /// The relation that `plan` computes for each of its readers, of which an execution checks that each number in the column at
     /// this position comes once. Its rows are not kept.
     pub fn each_once(name: impl Into<String>, plan: LogicalPlan, position: usize) -> Self {
-        Self { kind: Kind::EachOnce(position), ..Self::new(name, plan) }
+        Self { kind: Kind::UniqueChecked(position), ..Self::new(name, plan) }
     }
 
     /// The relation that `plan` computes for its only reader, planned apart with the columns that are read. Its rows are not kept.
@@ -132,7 +134,7 @@ impl SharedRelation {
 
     /// Whether it has one reader, which gets the rows of the plan as they are.
     pub fn is_read_once(&self) -> bool {
-        matches!(self.kind, Kind::EachOnce(_) | Kind::Part | Kind::Apart)
+        matches!(self.kind, Kind::UniqueChecked(_) | Kind::Part | Kind::Apart)
     }
 
     /// Whether the last column is not of the plan but numbers its rows.
@@ -297,7 +299,7 @@ impl SharedRelation {
         let mut read = columns.clone();
         // The column whose numbers are checked is read for that at least.
         let checked = match self.kind {
-            Kind::EachOnce(row) => Some(read.iter().position(|column| *column == row).unwrap_or_else(|| {
+            Kind::UniqueChecked(row) => Some(read.iter().position(|column| *column == row).unwrap_or_else(|| {
                 read.push(row);
                 columns.len()
             })),
@@ -364,7 +366,7 @@ fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Resu
 /// enough of a stack.
 async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
     let planned = on_stack_of(NEEDED, STACK, state.create_physical_plan(plan)).await?;
-    asked(contract_sums(planned, contractions(state.config_options()))?)
+    share_projections(contract_sums(planned, contractions(state.config_options()))?)
 }
 
 /// Bytes of the stack that the host takes to plan one relation, several times over.
@@ -422,7 +424,7 @@ impl TableProvider for Reader {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if matches!(self.relation.kind, Kind::EachOnce(_) | Kind::Part) {
+        if matches!(self.relation.kind, Kind::UniqueChecked(_) | Kind::Part) {
             let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
             return self.relation.part_of(state, filters, columns, &self.schema).await;
         }

@@ -13,10 +13,10 @@ use crate::physical::{BEFORE, FIRST};
 use crate::shared_relation::{self, Given, SharedRelation};
 use crate::vocabulary::names::Names;
 
-/// What carries cotangents of the rows of an iteration on to the variables that its stages begin with.
+/// What carries cotangents of the rows of an iteration on to the variables that its residuals begin with.
 pub type Transpose<'t> = &'t mut dyn FnMut(RowCotangents, &mut Names) -> Result<BTreeMap<usize, RowCotangents>>;
 
-/// What the iterations contribute to stages around them, for the cotangents of their rows. `transpose` is that of one iteration.
+/// What the iterations contribute to residuals around them, for the cotangents of their rows. `transpose` is that of one iteration.
 ///
 /// ```text
 /// Adjoint: r
@@ -28,13 +28,13 @@ pub type Transpose<'t> = &'t mut dyn FnMut(RowCotangents, &mut Names) -> Result<
 /// ```
 pub fn contributions(
     iterations: &Iterations,
-    stage: &Stored,
+    residual: &Stored,
     total: RowCotangents,
     names: &mut Names,
     transpose: Transpose,
 ) -> Result<Vec<(ResidualId, RowCotangents)>> {
     let total = total.alone()?;
-    let incoming = Incoming::of(stage, names)?;
+    let incoming = Incoming::of(residual, names)?;
     let rows = &iterations.body.all()[iterations.rows].stored;
     let mut reached = total.reached.clone();
     let contributed = loop {
@@ -49,25 +49,25 @@ pub fn contributions(
         reached = further;
     };
     let Some(begin) = &iterations.body.begin else { return internal_err!("an iteration begins with nothing") };
-    let schema = schema(&contributed, stage.varying.len(), names)?;
+    let schema = schema(&contributed, residual.varying.len(), names)?;
     let step = step(&contributed, &schema)?;
-    let inputs = [stage.relation.scan()?, outside(total)?, step];
-    let of = (iterations.query.as_str(), Arc::clone(&iterations.columns), stage.varying.clone());
+    let inputs = [residual.relation.scan()?, outside(total)?, step];
+    let of = (iterations.query.as_str(), Arc::clone(&iterations.columns), residual.varying.clone());
     let adjoint = shared_relation::Iterations::adjoint(of, incoming.given, inputs, Arc::new(schema));
     let adjoint = Arc::new(SharedRelation::new(names.part("adjoint"), adjoint));
     let mut found = vec![];
     // The first rows may be computed from fewer columns that vary.
     let first = &iterations.first_varying;
-    let positions = stage.varying.iter().enumerate().filter(|(_, column)| first.contains(column)).map(|(at, _)| at);
+    let positions = residual.varying.iter().enumerate().filter(|(_, column)| first.contains(column)).map(|(at, _)| at);
     let positions: Vec<_> = positions.collect();
     let of_first: Vec<_> = positions.iter().map(|at| reached[*at]).collect();
     if of_first.contains(&true) {
         found.push((iterations.start, sums(&adjoint, FIRST, &positions, of_first, names)?));
     }
-    for (number, stage) in begin.around.iter().enumerate() {
+    for (number, residual) in begin.around.iter().enumerate() {
         let Some(rows) = contributed.get(&(number + 1)) else { continue };
         let positions: Vec<_> = (0..rows.cotangents.len()).collect();
-        found.push((*stage, sums(&adjoint, to(number + 1), &positions, rows.reached.clone(), names)?));
+        found.push((*residual, sums(&adjoint, to(number + 1), &positions, rows.reached.clone(), names)?));
     }
     Ok(found)
 }
@@ -86,18 +86,18 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn of(stage: &Stored, names: &mut Names) -> Result<Self> {
+    fn of(residual: &Stored, names: &mut Names) -> Result<Self> {
         let mut fields = vec![Field::new(names.part("row"), DataType::UInt64, false)];
-        for _ in &stage.varying {
+        for _ in &residual.varying {
             fields.push(Field::new(names.part("cotangent"), DataType::Float64, true));
         }
         let given = Given::new(names.part("incoming"), Arc::new(Schema::new(fields)));
         let rows = renamed(given.scan()?, names)?;
-        Ok(Self { given, varying: stage.varying.clone(), rows })
+        Ok(Self { given, varying: residual.varying.clone(), rows })
     }
 
-    /// The same as cotangents of the stage that an iteration computes. Not all columns of the query may vary there.
-    fn cotangents(&self, stage: &Stored, reached: &[bool]) -> Result<RowCotangents> {
+    /// The same as cotangents of the residual that an iteration computes. Not all columns of the query may vary there.
+    fn cotangents(&self, residual: &Stored, reached: &[bool]) -> Result<RowCotangents> {
         let mut found = RowCotangents {
             plan: self.rows.plan.clone(),
             row: self.rows.columns.first().cloned(),
@@ -107,7 +107,7 @@ impl Incoming {
             own: vec![],
             repeated: false,
         };
-        for column in &stage.varying {
+        for column in &residual.varying {
             let Some(at) = self.varying.iter().position(|known| known == column) else {
                 return internal_err!("a column of a recursive query varies and is not known to");
             };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
-use super::contraction::with_sides_apart;
+use super::contraction::materialize_join_sides;
 use super::expressions::computed;
 use super::grouping_sets::apart;
 use super::linearize::SegmentBuilder;
@@ -19,29 +19,29 @@ use crate::jvp::VolatileColumns;
 use crate::vocabulary::expressions::is_of_one_row;
 use crate::vocabulary::names::Names;
 
-/// Groups are a stage. The rows of a group get its cotangents times the partial derivatives of its aggregates by a row.
+/// Groups are a residual. The rows of a group get its cotangents times the partial derivatives of its aggregates by a row.
 pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate) -> Result<Segment> {
     if let Some(union) = apart(aggregate)? {
-        let union = builder.stages.nodes.keep(union);
-        return builder.region(&union);
+        let union = builder.residuals.nodes.keep(union);
+        return builder.segment(&union);
     }
     if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(is_volatile) {
-        let once = builder.stages.nodes.keep(drawn_below(aggregate, builder.names)?);
-        return builder.region(&once);
+        let once = builder.residuals.nodes.keep(drawn_below(aggregate, builder.names)?);
+        return builder.segment(&once);
     }
-    let apart = with_sides_apart(builder, aggregate)?;
+    let apart = materialize_join_sides(builder, aggregate)?;
     let written = &aggregate.aggr_expr;
     let aggregate = match apart.as_deref() {
         Some(LogicalPlan::Aggregate(apart)) => apart,
         _ => aggregate,
     };
     let schema = aggregate.input.schema();
-    let mut below = builder.region(&aggregate.input)?;
+    let mut below = builder.segment(&aggregate.input)?;
     if aggregate.aggr_expr.iter().any(is_of_one_row) {
         // A row that is chosen by its place in an order is known again by its number.
         let width = below.columns.len();
-        let stage = builder.rows(below)?;
-        below = builder.stages.reader(stage, width, builder.names)?;
+        let residual = builder.rows(below)?;
+        below = builder.residuals.reader(residual, width, builder.names)?;
     }
     let keys = computed(builder, &mut below, &aggregate.group_expr, schema)?;
     let keys = below.apart(keys, builder.names)?;
@@ -52,11 +52,11 @@ pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate
         };
         calls.push((over_columns(builder, call, &mut below, schema)?, written.clone()));
     }
-    let stage = builder.groups(below, keys, calls, Members::Any)?;
-    builder.read_anew(node, stage, aggregate.schema.fields().len())
+    let residual = builder.groups(below, keys, calls, Members::Any)?;
+    builder.read_anew(node, residual, aggregate.schema.fields().len())
 }
 
-/// A call that reads columns of a region only, and constants.
+/// A call that reads columns of a segment only, and constants.
 fn over_columns(
     builder: &mut SegmentBuilder,
     mut call: AggregateFunction,

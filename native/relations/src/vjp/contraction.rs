@@ -21,15 +21,15 @@ use super::expressions::inside;
 use super::factors::{Factored, Products};
 use super::linear::Linear;
 use super::linearize::SegmentBuilder;
-use super::residuals::needs_no_stage;
+use super::residuals::needs_no_residual;
 use super::segment::{Leaf, Segment};
 use super::sides::in_two_sides;
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::names::{Names, columns, named, under_names_of};
 
-/// The rows of a region that is a join of two sides, each with the cotangent of its group.
+/// The rows of a segment that is a join of two sides, each with the cotangent of its group.
 pub struct PulledJoin<'r> {
-    region: &'r Segment,
+    segment: &'r Segment,
     /// The join.
     join: &'r Join,
     /// Those keys of the groups that are columns of the sides.
@@ -37,16 +37,16 @@ pub struct PulledJoin<'r> {
 }
 
 impl<'r> PulledJoin<'r> {
-    /// The rows of a region as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to compute.
-    pub fn of(region: &'r Segment, rows: &LogicalPlan) -> Option<Self> {
+    /// The rows of a segment as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to compute.
+    pub fn of(segment: &'r Segment, rows: &LogicalPlan) -> Option<Self> {
         let groups = match below_projections(rows) {
             LogicalPlan::Join(join) if join.join_type == JoinType::Right && join.filter.is_none() => join,
             _ => return None,
         };
-        let LogicalPlan::Join(join) = below_projections(&region.plan) else { return None };
-        let keys = groups.on.iter().filter_map(|(_, key)| source(key, &region.plan)).collect();
-        let pulled = Self { region, join, keys };
-        let are_cheap = pulled.sides().iter().all(|side| needs_no_stage(side).unwrap_or(false));
+        let LogicalPlan::Join(join) = below_projections(&segment.plan) else { return None };
+        let keys = groups.on.iter().filter_map(|(_, key)| source(key, &segment.plan)).collect();
+        let pulled = Self { segment, join, keys };
+        let are_cheap = pulled.sides().iter().all(|side| needs_no_residual(side).unwrap_or(false));
         (!groups.on.is_empty() && are_cheap && pulled.has_equal_keys()).then_some(pulled)
     }
 
@@ -96,12 +96,12 @@ impl<'r> PulledJoin<'r> {
 
     /// Whether the rows of a join have all values that are computed of them, whichever rows they are.
     fn never_fails(&self) -> Result<bool> {
-        for step in &self.region.steps {
-            if !never_fails(&step.expr, self.region.plan.schema())? {
+        for step in &self.segment.steps {
+            if !never_fails(&step.expr, self.segment.plan.schema())? {
                 return Ok(false);
             }
         }
-        let mut node = &self.region.plan;
+        let mut node = &self.segment.plan;
         while let LogicalPlan::Projection(projection) = node {
             for expr in &projection.expr {
                 if !never_fails(&expr.clone().unalias_nested().data, projection.input.schema())? {
@@ -156,13 +156,13 @@ impl<'r> PulledJoin<'r> {
             return Ok(false);
         }
         let mut of_leaf: HashSet<&str> = leaf.columns.iter().map(String::as_str).collect();
-        for step in &self.region.steps {
+        for step in &self.segment.steps {
             if !columns_followed(&step.expr).iter().any(|column| of_leaf.contains(column.name.as_str())) {
                 continue;
             }
             of_leaf.insert(&step.output);
             // A derivative by the factors of a product is the product of the others.
-            if !self.is_product_of_sides(&step.expr)? || Linear::of(&step.expr, self.region)?.is_none() {
+            if !self.is_product_of_sides(&step.expr)? || Linear::of(&step.expr, self.segment)?.is_none() {
                 return Ok(false);
             }
         }
@@ -188,17 +188,17 @@ impl<'r> PulledJoin<'r> {
 
     fn is_of_one_side(&self, expr: &Expr) -> bool {
         let read = columns_followed(expr);
-        self.sides().iter().any(|side| read.iter().all(|column| is_computed_over(column, side, self.region)))
+        self.sides().iter().any(|side| read.iter().all(|column| is_computed_over(column, side, self.segment)))
     }
 }
 
-/// The rows of a region, each with the cotangent of its group, which several sums over them read: those of groups are computed once.
+/// The rows of a segment, each with the cotangent of its group, which several sums over them read: those of groups are computed once.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn with_groups_once(rows: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+pub fn materialize_groups(rows: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
     over_projections(rows, &mut |rows| match rows {
-        LogicalPlan::Join(join) if !needs_no_stage(&join.left)? => {
+        LogicalPlan::Join(join) if !needs_no_residual(&join.left)? => {
             let schema = Arc::clone(join.left.schema());
             let groups = SharedRelation::new(names.part("cotangents"), Arc::unwrap_or_clone(join.left));
             let left = Arc::new(under_names_of(&schema, Arc::new(groups).scan()?)?);
@@ -222,7 +222,7 @@ fn over_projections(
     }
 }
 
-/// Has the sides of a join computed once, as stages, if sums of products over both are grouped by keys of both. So the cotangents of a side
+/// Has the sides of a join computed once, as residuals, if sums of products over both are grouped by keys of both. So the cotangents of a side
 /// that is itself a join are sums of products, and those of what it joins follow from them, one for each of its rows:
 ///
 /// ```text
@@ -232,12 +232,12 @@ fn over_projections(
 /// The same for a side with columns whose cotangents are no products, `x * (1 + tanh(x + x * x * x))` where `x * x * x` may be infinite. What a side
 /// has in the products is a column of it, wherever it is computed, and of several relations one may stand anywhere among the
 /// joins. Gives the aggregate that is so written.
-pub fn with_sides_apart(builder: &mut SegmentBuilder, aggregate: &Aggregate) -> Result<Option<Arc<LogicalPlan>>> {
+pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregate) -> Result<Option<Arc<LogicalPlan>>> {
     // In an iteration they would be kept for all iterations.
-    if !builder.contracts || builder.stages.begin.is_some() {
+    if !builder.contracts || builder.residuals.begin.is_some() {
         return Ok(None);
     }
-    let ordered = in_two_sides(aggregate)?.map(|ordered| builder.stages.nodes.keep(LogicalPlan::Aggregate(ordered)));
+    let ordered = in_two_sides(aggregate)?.map(|ordered| builder.residuals.nodes.keep(LogicalPlan::Aggregate(ordered)));
     let aggregate = match ordered.as_deref() {
         Some(LogicalPlan::Aggregate(ordered)) => ordered,
         _ => aggregate,
@@ -256,11 +256,11 @@ pub fn with_sides_apart(builder: &mut SegmentBuilder, aggregate: &Aggregate) -> 
         if is_asked || !node.reads {
             continue;
         }
-        let mut region = builder.region(side)?;
-        if region.single {
+        let mut segment = builder.segment(side)?;
+        if segment.single {
             continue;
         }
-        let is_dear = !needs_no_stage(&region.plan)?;
+        let is_dear = !needs_no_residual(&segment.plan)?;
         // Before an outer join a factor is another one, and before any join it is one of more rows.
         let mut computed = products.computed_of(number);
         for factor in &computed {
@@ -272,37 +272,37 @@ pub fn with_sides_apart(builder: &mut SegmentBuilder, aggregate: &Aggregate) -> 
         wanted[number] = is_dear && !computed.is_empty();
         for factor in computed {
             // Where 0 may meet a derivative that is infinite, what a row contributes by a factor is no product of this.
-            let factor = inside(builder, &mut region, factor, side.schema())?;
-            wanted[number] |= Linear::of(&factor, &region)?.is_none();
+            let factor = inside(builder, &mut segment, factor, side.schema())?;
+            wanted[number] |= Linear::of(&factor, &segment)?.is_none();
         }
-        if (is_dear || !is_linear(&region)?) && !wanted[number] && builder.stages.of(node).is_none() {
-            builder.stored(node, region)?;
+        if (is_dear || !is_linear(&segment)?) && !wanted[number] && builder.residuals.of(node).is_none() {
+            builder.stored(node, segment)?;
         }
     }
     if wanted == [false, false] {
         return Ok(ordered);
     }
     let Factored { aggregate, sides } = products.factored(wanted, builder.names)?;
-    let aggregate = builder.stages.nodes.keep(LogicalPlan::Aggregate(aggregate));
+    let aggregate = builder.residuals.nodes.keep(LogicalPlan::Aggregate(aggregate));
     for side in sides {
-        let (node, region) = (builder.node(&side)?, builder.region(&side)?);
-        builder.stored(node, region)?;
+        let (node, segment) = (builder.node(&side)?, builder.segment(&side)?);
+        builder.stored(node, segment)?;
     }
     Ok(Some(aggregate))
 }
 
-/// Whether the cotangents of what the columns of a region are computed from are products: where 0 may meet a derivative that is infinite, they
+/// Whether the cotangents of what the columns of a segment are computed from are products: where 0 may meet a derivative that is infinite, they
 /// are not, and could not be summed with what the columns are multiplied by.
-fn is_linear(region: &Segment) -> Result<bool> {
-    for step in &region.steps {
-        if Linear::of(&step.expr, region)?.is_none() {
+fn is_linear(segment: &Segment) -> Result<bool> {
+    for step in &segment.steps {
+        if Linear::of(&step.expr, segment)?.is_none() {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// The rows of a region with a condition as one of the join that they are of, if it can be. There sums of products are looked for, and there
+/// The rows of a segment with a condition as one of the join that they are of, if it can be. There sums of products are looked for, and there
 /// DataFusion asks it:
 ///
 /// ```text
@@ -311,7 +311,7 @@ fn is_linear(region: &Segment) -> Result<bool> {
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn asked_of_join(plan: LogicalPlan, condition: &Expr) -> Result<Transformed<LogicalPlan>> {
+pub fn push_filter_into_join(plan: LogicalPlan, condition: &Expr) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Join(join) if takes(&join, condition) => {
             let filter = conjunction(join.filter.into_iter().chain([condition.clone()]));
@@ -321,7 +321,7 @@ pub fn asked_of_join(plan: LogicalPlan, condition: &Expr) -> Result<Transformed<
         LogicalPlan::Projection(Projection { expr, input, .. })
             if condition.column_refs().into_iter().all(|column| input.schema().has_column(column)) =>
         {
-            let below = asked_of_join(Arc::unwrap_or_clone(input), condition)?;
+            let below = push_filter_into_join(Arc::unwrap_or_clone(input), condition)?;
             below.map_data(|below| Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?)))
         }
         other => Ok(Transformed::no(other)),
@@ -366,12 +366,12 @@ fn source(expr: &Expr, plan: &LogicalPlan) -> Option<Column> {
     source(&below, &projection.input)
 }
 
-/// Whether a column of a region is one of a side, or is computed from columns of it alone.
-fn is_computed_over(column: &Column, side: &LogicalPlan, region: &Segment) -> bool {
+/// Whether a column of a segment is one of a side, or is computed from columns of it alone.
+fn is_computed_over(column: &Column, side: &LogicalPlan, segment: &Segment) -> bool {
     if side.schema().has_column(column) {
         return true;
     }
-    let mut node = &region.plan;
+    let mut node = &segment.plan;
     while let LogicalPlan::Projection(projection) = node {
         let computed = projection.expr.iter().find_map(|expr| match expr {
             Expr::Alias(alias) if alias.name == column.name => Some(&alias.expr),
@@ -379,7 +379,7 @@ fn is_computed_over(column: &Column, side: &LogicalPlan, region: &Segment) -> bo
         });
         if let Some(computed) = computed {
             let read = columns_followed(computed);
-            return !read.is_empty() && read.iter().all(|column| is_computed_over(column, side, region));
+            return !read.is_empty() && read.iter().all(|column| is_computed_over(column, side, segment));
         }
         node = &projection.input;
     }
@@ -413,7 +413,7 @@ fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
 }
 
 /// The rows of a plan that has sums, planned apart from what reads them, under names of their own.
-pub fn sums_apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+pub fn isolate_contraction(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
     let exprs = columns(plan.schema());
     let plan = named(plan, &exprs, names)?;
     Arc::new(SharedRelation::apart(names.part("sums"), plan)).scan()
@@ -427,7 +427,7 @@ impl RowCotangents {
 
     /// The same, planned apart from what reads them.
     pub fn apart(self, names: &mut Names) -> Result<Self> {
-        let plan = sums_apart(self.plan, names)?;
+        let plan = isolate_contraction(self.plan, names)?;
         // A union of several has names without a table.
         let exprs: Vec<_> = columns(plan.schema());
         let plan = named(plan, &exprs, names)?;

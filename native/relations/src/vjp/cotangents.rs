@@ -17,11 +17,11 @@ use super::segment::{Segment, joined, renamed};
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 
-/// Cotangents of rows of a stage: their numbers, unless the stage has one row only, and the cotangents of the columns that vary.
+/// Cotangents of rows of a residual: their numbers, unless the residual has one row only, and the cotangents of the columns that vary.
 pub struct RowCotangents {
     /// The rows, in no order.
     pub plan: LogicalPlan,
-    /// The column with the numbers of the stage's rows.
+    /// The column with the numbers of the residual's rows.
     pub row: Option<Column>,
     /// The column with the numbers of the values that the cotangents are by, if there are several.
     pub of: Option<Column>,
@@ -30,7 +30,7 @@ pub struct RowCotangents {
     /// Which of the columns the sweep has reached. The others have the cotangent 0 in all rows, and what they are computed from gets
     /// none of them, though their derivatives be infinite.
     pub reached: Vec<bool>,
-    /// The columns of the stage, if the plan has them.
+    /// The columns of the residual, if the plan has them.
     pub own: Vec<Column>,
     /// Whether a row may be there more than once.
     pub repeated: bool,
@@ -39,17 +39,17 @@ pub struct RowCotangents {
 impl RowCotangents {
     /// The same under names of their own.
     pub fn renamed(&self, names: &mut Names) -> Result<Self> {
-        let region = renamed(self.plan.clone(), names)?;
-        Ok(self.over(region))
+        let segment = renamed(self.plan.clone(), names)?;
+        Ok(self.over(segment))
     }
 
-    fn over(&self, region: Segment) -> Self {
-        let mut columns = region.columns.into_iter();
+    fn over(&self, segment: Segment) -> Self {
+        let mut columns = segment.columns.into_iter();
         let row = self.row.as_ref().and_then(|_| columns.next());
         let of = self.of.as_ref().and_then(|_| columns.next());
         let cotangents = columns.by_ref().take(self.cotangents.len()).collect();
         let reached = self.reached.clone();
-        Self { plan: region.plan, row, of, cotangents, reached, own: columns.collect(), repeated: self.repeated }
+        Self { plan: segment.plan, row, of, cotangents, reached, own: columns.collect(), repeated: self.repeated }
     }
 
     /// The same, computed once, however often they are read.
@@ -65,7 +65,7 @@ impl RowCotangents {
         cotangents.map(|(cotangent, reached)| reached.then_some(cotangent)).collect()
     }
 
-    /// The same without the columns of the stage.
+    /// The same without the columns of the residual.
     pub fn alone(self) -> Result<Self> {
         if self.own.is_empty() {
             return Ok(self);

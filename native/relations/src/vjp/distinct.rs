@@ -19,8 +19,8 @@ pub fn distinct(builder: &mut SegmentBuilder, node: Node, distinct: &Distinct) -
             aggregate(builder, node, &Aggregate::try_new(Arc::clone(input), keys, vec![])?)
         }
         Distinct::On(on) => {
-            let groups = builder.stages.nodes.keep(first_rows(on)?);
-            builder.region(&groups)
+            let groups = builder.residuals.nodes.keep(first_rows(on)?);
+            builder.segment(&groups)
         }
     }
 }

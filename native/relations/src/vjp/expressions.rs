@@ -1,4 +1,4 @@
-//! Expressions over nodes, over the regions of these.
+//! Expressions over nodes, over the segments of these.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, internal_err, plan_err};
@@ -10,16 +10,16 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 use super::linearize::SegmentBuilder;
 use super::segment::Segment;
 
-/// An expression over a node, over the region of that node. Subqueries in it that vary are joined to the region.
-pub fn inside(builder: &mut SegmentBuilder, region: &mut Segment, expr: &Expr, schema: &DFSchema) -> Result<Expr> {
-    let known = |column: &Column, region: &Segment| {
+/// An expression over a node, over the segment of that node. Subqueries in it that vary are joined to the segment.
+pub fn inside(builder: &mut SegmentBuilder, segment: &mut Segment, expr: &Expr, schema: &DFSchema) -> Result<Expr> {
+    let known = |column: &Column, segment: &Segment| {
         let index = schema.maybe_index_of_column(column)?;
-        region.columns.get(index).cloned()
+        segment.columns.get(index).cloned()
     };
     let inside = expr.clone().transform_down(|part| match part {
         Expr::Column(column) => {
-            let Some(known) = known(&column, region) else {
-                return internal_err!("{column} is no column of the region ({schema})");
+            let Some(known) = known(&column, segment) else {
+                return internal_err!("{column} is no column of the segment ({schema})");
             };
             Ok(Transformed::yes(Expr::Column(known)))
         }
@@ -28,29 +28,29 @@ pub fn inside(builder: &mut SegmentBuilder, region: &mut Segment, expr: &Expr, s
             let Some(column) = value.columns.first().cloned() else {
                 return plan_err!("the subquery {} has no column", abbreviate(&Expr::ScalarSubquery(subquery)));
             };
-            region.put_beside(value, vec![], JoinType::Inner, NullEquality::NullEqualsNothing)?;
+            segment.put_beside(value, vec![], JoinType::Inner, NullEquality::NullEqualsNothing)?;
             Ok(Transformed::new(Expr::Column(column), true, TreeNodeRecursion::Jump))
         }
         part => {
-            let renamed = with_outer_columns(part, &|column| known(column, region))?;
+            let renamed = with_outer_columns(part, &|column| known(column, segment))?;
             Ok(Transformed::yes(renamed))
         }
     })?;
     Ok(inside.data)
 }
 
-/// Adds expressions over a node to the region of that node, and gives the columns that they are.
+/// Adds expressions over a node to the segment of that node, and gives the columns that they are.
 pub fn computed(
     builder: &mut SegmentBuilder,
-    region: &mut Segment,
+    segment: &mut Segment,
     exprs: &[Expr],
     schema: &DFSchema,
 ) -> Result<Vec<Column>> {
     let mut added = vec![];
     for expr in exprs {
-        added.push((expr.qualified_name().1, inside(builder, region, expr, schema)?));
+        added.push((expr.qualified_name().1, inside(builder, segment, expr, schema)?));
     }
-    region.add(added, builder.names)
+    segment.add(added, builder.names)
 }
 
 /// An expression whose subqueries read the columns of the query around them under other names.

@@ -7,7 +7,7 @@ use datafusion_expr::{Filter, Limit, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 
-use super::contraction::asked_of_join;
+use super::contraction::push_filter_into_join;
 use super::expressions::inside;
 use super::linearize::SegmentBuilder;
 use super::nodes::Node;
@@ -15,39 +15,39 @@ use super::segment::Segment;
 
 /// The rows that are kept have the cotangents. Which these are is taken as constant.
 pub fn filter(builder: &mut SegmentBuilder, node: Node, filter: &Filter) -> Result<Segment> {
-    let mut region = builder.region(&filter.input)?;
-    let predicate = inside(builder, &mut region, &filter.predicate, filter.input.schema())?;
-    let asked = match region.plan {
-        plan if builder.contracts => asked_of_join(plan, &predicate)?,
+    let mut segment = builder.segment(&filter.input)?;
+    let predicate = inside(builder, &mut segment, &filter.predicate, filter.input.schema())?;
+    let asked = match segment.plan {
+        plan if builder.contracts => push_filter_into_join(plan, &predicate)?,
         plan => Transformed::no(plan),
     };
-    region.plan = match asked.transformed {
+    segment.plan = match asked.transformed {
         true => asked.data,
         false => LogicalPlan::Filter(Filter::try_new(predicate.clone(), Arc::new(asked.data))?),
     };
-    region.single = false;
-    if is_volatile(&predicate) { builder.stored(node, region) } else { Ok(region) }
+    segment.single = false;
+    if is_volatile(&predicate) { builder.stored(node, segment) } else { Ok(segment) }
 }
 
 /// The first rows are kept, which might be others in another order of equal rows.
 pub fn sort(builder: &mut SegmentBuilder, node: Node, sort: &Sort) -> Result<Segment> {
     let Sort { expr, input, fetch } = sort;
-    let mut region = builder.region(input)?;
+    let mut segment = builder.segment(input)?;
     let mut order = vec![];
     for sort in expr {
-        order.push(sort.with_expr(inside(builder, &mut region, &sort.expr, input.schema())?));
+        order.push(sort.with_expr(inside(builder, &mut segment, &sort.expr, input.schema())?));
     }
-    region.plan = LogicalPlan::Sort(Sort { expr: order, input: Arc::new(region.plan), fetch: *fetch });
-    region.single = region.single && fetch.is_none();
+    segment.plan = LogicalPlan::Sort(Sort { expr: order, input: Arc::new(segment.plan), fetch: *fetch });
+    segment.single = segment.single && fetch.is_none();
     let keeps_some = fetch.is_some() || expr.iter().any(|sort| is_volatile(&sort.expr));
-    if keeps_some { builder.stored(node, region) } else { Ok(region) }
+    if keeps_some { builder.stored(node, segment) } else { Ok(segment) }
 }
 
 /// The rows that are kept might be others the second time.
 pub fn limit(builder: &mut SegmentBuilder, node: Node, limit: &Limit) -> Result<Segment> {
-    let mut region = builder.region(&limit.input)?;
-    let input = Arc::new(region.plan);
-    region.plan = LogicalPlan::Limit(Limit { skip: limit.skip.clone(), fetch: limit.fetch.clone(), input });
-    region.single = false;
-    builder.stored(node, region)
+    let mut segment = builder.segment(&limit.input)?;
+    let input = Arc::new(segment.plan);
+    segment.plan = LogicalPlan::Limit(Limit { skip: limit.skip.clone(), fetch: limit.fetch.clone(), input });
+    segment.single = false;
+    builder.stored(node, segment)
 }

@@ -9,13 +9,13 @@ use xql_autodiff::vocabulary::columns::is_volatile;
 use super::expressions::inside;
 use super::linearize::SegmentBuilder;
 use super::nodes::Node;
-use super::segment::{Segment, told_apart};
+use super::segment::{Segment, null_safe_keys};
 use crate::vocabulary::names::{Names, columns};
 
 /// A row of a join has a row of each side, and each row's cotangents are those of all rows of the join that it is in. A side that has
 /// no row there gets none.
 pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Segment> {
-    let [mut left, mut right] = [builder.region(&join.left)?, builder.region(&join.right)?];
+    let [mut left, mut right] = [builder.segment(&join.left)?, builder.segment(&join.right)?];
     let mut on = vec![];
     for (a, b) in &join.on {
         on.push((
@@ -35,7 +35,7 @@ pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Seg
     let single = left.single && right.single && is_cross;
     let nulls = match join.null_equality {
         NullEquality::NullEqualsNull if join.join_type == JoinType::Inner => {
-            on = told_apart(on, &left.plan, &right.plan)?;
+            on = null_safe_keys(on, &left.plan, &right.plan)?;
             NullEquality::NullEqualsNothing
         }
         nulls => nulls,
@@ -50,7 +50,7 @@ pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Seg
         nulls,
         join.null_aware,
     )?);
-    let region = match join.join_type {
+    let segment = match join.join_type {
         JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {
             left.take_in(&mut right);
             left
@@ -63,8 +63,8 @@ pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Seg
         }
         other => return plan_err!("gradients by row cannot pass through a join of type {other}"),
     };
-    let region = Segment { plan, single, ..region };
-    if volatile { builder.stored(node, region) } else { Ok(region) }
+    let segment = Segment { plan, single, ..segment };
+    if volatile { builder.stored(node, segment) } else { Ok(segment) }
 }
 
 /// The column that says of each row of the left side whether it has a partner, under a name of its own.
@@ -77,13 +77,13 @@ fn marked(plan: &mut LogicalPlan, names: &mut Names) -> Result<Column> {
     Ok(Column::new_unqualified(name))
 }
 
-/// The condition of a join over the regions of both sides.
+/// The condition of a join over the segments of both sides.
 fn condition(builder: &mut SegmentBuilder, filter: &Expr, join: &Join, sides: [&Segment; 2]) -> Result<Expr> {
     let both = join.left.schema().join(join.right.schema())?;
     let columns = sides.iter().flat_map(|side| &side.columns).cloned().collect();
-    let mut region = Segment::constant(LogicalPlan::default(), columns, false);
-    let filter = inside(builder, &mut region, filter, &both)?;
-    if !region.leaves.is_empty() {
+    let mut segment = Segment::constant(LogicalPlan::default(), columns, false);
+    let filter = inside(builder, &mut segment, filter, &both)?;
+    if !segment.leaves.is_empty() {
         return plan_err!("the condition of a join has a subquery that reads the variable. Put it in WHERE");
     }
     Ok(filter)

@@ -20,8 +20,8 @@ pub struct Linear {
 
 impl Linear {
     /// An expression whose cotangents are its own, each times a partial derivative, none if 0 may meet a derivative that is infinite.
-    pub fn of(expr: &Expr, region: &Segment) -> Result<Option<Self>> {
-        let varies = |expr: &Expr| !region.varying_in(expr).is_empty();
+    pub fn of(expr: &Expr, segment: &Segment) -> Result<Option<Self>> {
+        let varies = |expr: &Expr| !segment.varying_in(expr).is_empty();
         let mut filled = vec![];
         let known = unwrap_opaque(expr.clone())?.data.transform_up(|part| {
             chosen(part)?.transform_data(|part| match taken(&part, varies) {
@@ -32,8 +32,8 @@ impl Linear {
                 None => Ok(Transformed::no(part)),
             })
         })?;
-        let varying = |column: &Column| region.varying.contains(&column.name);
-        Ok(is_smooth(&known.data, region.plan.schema(), varying)?.then_some(Self { filled }))
+        let varying = |column: &Column| segment.varying.contains(&column.name);
+        Ok(is_smooth(&known.data, segment.plan.schema(), varying)?.then_some(Self { filled }))
     }
 
     /// The partial derivative by a column, where there is one.

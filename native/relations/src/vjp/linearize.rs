@@ -1,4 +1,4 @@
-//! Making regions and stages of plans.
+//! Making segments and residuals of plans.
 
 use datafusion_common::{Column, Result, internal_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::correlated::correlated;
 use super::nodes::Node;
-use super::residuals::{FramedSum, Groups, Kind, Members, Residuals, Rows, Stored, needs_no_stage};
+use super::residuals::{FramedSum, Groups, Kind, Members, Residuals, Rows, Stored, needs_no_residual};
 use super::row_ids::RowVariable;
 use super::segment::{ResidualId, Segment, renamed};
 use crate::shared_relation::SharedRelation;
@@ -19,22 +19,22 @@ use crate::vocabulary::names::Names;
 use crate::vocabulary::nullable_wrapper::draws;
 use crate::vocabulary::work_table::work_table;
 
-/// The region of a node whose rows depend on those of a variable.
+/// The segment of a node whose rows depend on those of a variable.
 pub type Rule = fn(&mut SegmentBuilder, Node, &LogicalPlan) -> Result<Segment>;
 
-/// Makes regions of plans, and stages of what they read.
+/// Makes segments of plans, and residuals of what they read.
 pub struct SegmentBuilder<'a> {
     /// Names for columns.
     pub names: &'a mut Names,
     /// The variables by whose rows is differentiated.
     pub variables: &'a [RowVariable],
-    /// The stages so far.
-    pub stages: &'a mut Residuals,
+    /// The residuals so far.
+    pub residuals: &'a mut Residuals,
     /// Whether sums of products are computed apart, and sums over frames by functions of this project.
     pub contracts: bool,
-    /// How many readers the relation has of which a region is being made.
+    /// How many readers the relation has of which a segment is being made.
     pub readers: usize,
-    /// The stages around those of the iterations of recursive queries, the innermost last.
+    /// The residuals around those of the iterations of recursive queries, the innermost last.
     around: Vec<Residuals>,
     rule: Rule,
 }
@@ -43,15 +43,15 @@ pub struct SegmentBuilder<'a> {
 pub struct Values {
     /// The columns of the query, in their order, and the number of the row behind them.
     pub plan: LogicalPlan,
-    /// The columns of the query that vary, by their positions, each as a region of that column and the number of the row.
+    /// The columns of the query that vary, by their positions, each as a segment of that column and the number of the row.
     pub varying: Vec<(usize, Segment)>,
 }
 
-/// A stage around iterations.
+/// A residual around iterations.
 struct Around {
     /// The node that it is, around.
     node: Node,
-    stage: ResidualId,
+    residual: ResidualId,
     /// How many columns the node has.
     width: usize,
     /// Whether it has exactly one row.
@@ -76,62 +76,62 @@ fn check_is_the_same(plan: &LogicalPlan) -> Result<()> {
 }
 
 impl<'a> SegmentBuilder<'a> {
-    /// A builder that makes regions by a rule for each kind of node.
-    pub fn new(names: &'a mut Names, variables: &'a [RowVariable], stages: &'a mut Residuals, rule: Rule) -> Self {
-        Self { names, variables, stages, contracts: false, readers: 1, around: vec![], rule }
+    /// A builder that makes segments by a rule for each kind of node.
+    pub fn new(names: &'a mut Names, variables: &'a [RowVariable], residuals: &'a mut Residuals, rule: Rule) -> Self {
+        Self { names, variables, residuals, contracts: false, readers: 1, around: vec![], rule }
     }
 
-    /// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.
+    /// The segment of the one row that a scalar subquery is, none if it does not read the rows of a variable.
     pub fn value(&mut self, subquery: &Subquery) -> Result<Option<Segment>> {
-        let node = self.stages.enter(&subquery.subquery, self.variables)?;
+        let node = self.residuals.enter(&subquery.subquery, self.variables)?;
         node.reads.then(|| self.subquery(subquery)).transpose()
     }
 
     /// The numbered rows of a query, none if it does not read the rows of a variable.
     pub fn values(&mut self, query: &LogicalPlan) -> Result<Option<Values>> {
-        if !self.stages.enter(query, self.variables)?.reads {
+        if !self.residuals.enter(query, self.variables)?.reads {
             return Ok(None);
         }
-        let region = self.region(query)?;
-        let width = region.columns.len();
-        let stage = self.rows(region)?;
-        let positions = self.stages.all().get(stage).map(|stage| stage.stored.varying.clone());
+        let segment = self.segment(query)?;
+        let width = segment.columns.len();
+        let residual = self.rows(segment)?;
+        let positions = self.residuals.all().get(residual).map(|residual| residual.stored.varying.clone());
         let mut varying = vec![];
         for position in positions.unwrap_or_default() {
-            let mut region = self.stages.numbered(stage, width, self.names)?;
-            region.columns = vec![region.columns[position].clone(), region.columns[width].clone()];
-            varying.push((position, region));
+            let mut segment = self.residuals.numbered(residual, width, self.names)?;
+            segment.columns = vec![segment.columns[position].clone(), segment.columns[width].clone()];
+            varying.push((position, segment));
         }
-        let read = self.stages.numbered(stage, width, self.names)?;
+        let read = self.residuals.numbered(residual, width, self.names)?;
         let columns = read.columns.into_iter().map(Expr::Column).collect();
         let plan = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(read.plan))?);
         Ok(Some(Values { plan, varying }))
     }
 
-    /// The region of the one row that a scalar subquery is.
+    /// The segment of the one row that a scalar subquery is.
     pub fn subquery(&mut self, subquery: &Subquery) -> Result<Segment> {
         if !subquery.outer_ref_columns.is_empty() {
             return correlated(subquery);
         }
-        let region = self.region(&subquery.subquery)?;
-        if region.single { Ok(region) } else { self.first_of_one(region) }
+        let segment = self.segment(&subquery.subquery)?;
+        if segment.single { Ok(segment) } else { self.first_of_one(segment) }
     }
 
     /// What is known of a node of the value.
     pub fn node(&mut self, plan: &LogicalPlan) -> Result<Node> {
-        self.stages.node(plan, self.variables)
+        self.residuals.node(plan, self.variables)
     }
 
-    /// The region of a plan.
+    /// The segment of a plan.
     #[recursive::recursive]
-    pub fn region(&mut self, plan: &LogicalPlan) -> Result<Segment> {
+    pub fn segment(&mut self, plan: &LogicalPlan) -> Result<Segment> {
         let node = self.node(plan)?;
         // What an inner gradient reads is computed anew with what a sweep through it reads.
         let is_opened = node.reads && self.variable(plan).is_none() && SharedRelation::scanned_by(plan).is_some();
-        match self.stages.of(node).filter(|_| !is_opened) {
-            Some((stage, width)) => self.stages.reader(stage, width, self.names),
+        match self.residuals.of(node).filter(|_| !is_opened) {
+            Some((residual, width)) => self.residuals.reader(residual, width, self.names),
             None if !node.reads => match self.of_all_iterations(plan)? {
-                Some(region) => Ok(region),
+                Some(segment) => Ok(segment),
                 None => self.constant(node, plan),
             },
             None => (self.rule)(self, node, plan),
@@ -140,7 +140,7 @@ impl<'a> SegmentBuilder<'a> {
 
     /// The number of the variable whose rows a node scans, and the rows.
     pub fn variable(&self, plan: &LogicalPlan) -> Option<(usize, Stored)> {
-        if let Some(begin) = &self.stages.begin {
+        if let Some(begin) = &self.residuals.begin {
             return begin.is_scan(plan).then(|| (0, begin.before.clone()));
         }
         let number = self.variables.iter().position(|variable| variable.is_scan(plan))?;
@@ -149,10 +149,10 @@ impl<'a> SegmentBuilder<'a> {
         Some((number, Stored { relation, single: false, varying: variable.columns.clone() }))
     }
 
-    /// Builds the region of a node whose readers what it reads has too, as parts of it.
+    /// Builds the segment of a node whose readers what it reads has too, as parts of it.
     pub fn for_readers<T>(&mut self, node: Node, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let around = self.readers;
-        self.readers = around.max(self.stages.nodes.times(node));
+        self.readers = around.max(self.residuals.nodes.times(node));
         let built = build(self);
         self.readers = around;
         built
@@ -161,76 +161,78 @@ impl<'a> SegmentBuilder<'a> {
     /// Whether a plan reads the rows of a variable, in an iteration also one around it.
     pub fn varies(&mut self, plan: &LogicalPlan) -> Result<bool> {
         let mut varies = self.node(plan)?.reads;
-        for stages in &mut self.around {
-            varies |= stages.node(plan, self.variables)?.reads;
+        for residuals in &mut self.around {
+            varies |= residuals.node(plan, self.variables)?.reads;
         }
         Ok(varies)
     }
 
-    /// Builds with other stages, those of an iteration, inside of which the stages so far are those around.
+    /// Builds with other residuals, those of an iteration, inside of which the residuals so far are those around.
     pub fn iteration<T>(
         &mut self,
         body: Residuals,
         build: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<(T, Residuals)> {
         let readers = std::mem::replace(&mut self.readers, 1);
-        self.around.push(std::mem::replace(self.stages, body));
+        self.around.push(std::mem::replace(self.residuals, body));
         let built = build(self);
         let around = self.around.pop().unwrap_or_default();
-        let body = std::mem::replace(self.stages, around);
+        let body = std::mem::replace(self.residuals, around);
         self.readers = readers;
         // Nodes are known by where they are in memory.
-        self.stages.nodes.keep_those_of(&body.nodes);
+        self.residuals.nodes.keep_those_of(&body.nodes);
         Ok((built?, body))
     }
 
-    /// In an iteration, a plan that varies and is the same in all of them, as a reader of a stage around. None if it does not vary.
+    /// In an iteration, a plan that varies and is the same in all of them, as a reader of a residual around. None if it does not vary.
     fn of_all_iterations(&mut self, plan: &LogicalPlan) -> Result<Option<Segment>> {
         let Some(around) = self.around.pop() else { return Ok(None) };
-        let inside = std::mem::replace(self.stages, around);
+        let inside = std::mem::replace(self.residuals, around);
         let found = self.stored_around(plan);
-        let around = std::mem::replace(self.stages, inside);
+        let around = std::mem::replace(self.residuals, inside);
         let stored = match &found {
-            Ok(Some(found)) => around.all().get(found.stage).map(|stage| stage.stored.clone()),
+            Ok(Some(found)) => around.all().get(found.residual).map(|residual| residual.stored.clone()),
             _ => None,
         };
         self.around.push(around);
-        let (Some(Around { node, stage, width, single }), Some(stored)) = (found?, stored) else { return Ok(None) };
+        let (Some(Around { node, residual, width, single }), Some(stored)) = (found?, stored) else { return Ok(None) };
         check_is_the_same(plan)?;
-        let stages = &mut *self.stages;
-        let Some(begin) = &mut stages.begin else { return internal_err!("an iteration begins with nothing") };
+        let residuals = &mut *self.residuals;
+        let Some(begin) = &mut residuals.begin else { return internal_err!("an iteration begins with nothing") };
         let id = match begin.known.get(&node.id) {
             Some(id) => *id,
             None => {
-                begin.around.push(stage);
-                let (number, id) = (begin.around.len(), stages.all().len());
-                if let Some(begin) = &mut stages.begin {
+                begin.around.push(residual);
+                let (number, id) = (begin.around.len(), residuals.all().len());
+                if let Some(begin) = &mut residuals.begin {
                     begin.known.insert(node.id, id);
                 }
-                stages.add(stored, Kind::Variable(number))
+                residuals.add(stored, Kind::Variable(number))
             }
         };
-        let region = self.stages.reader(id, width, self.names)?;
-        Ok(Some(Segment { single, ..region }))
+        let segment = self.residuals.reader(id, width, self.names)?;
+        Ok(Some(Segment { single, ..segment }))
     }
 
-    /// The stage around that has the rows of a plan, if it varies there.
+    /// The residual around that has the rows of a plan, if it varies there.
     fn stored_around(&mut self, plan: &LogicalPlan) -> Result<Option<Around>> {
         let node = self.node(plan)?;
-        let region = match node.reads {
-            true => Some(self.region(plan)?),
+        let segment = match node.reads {
+            true => Some(self.segment(plan)?),
             false => self.of_all_iterations(plan)?,
         };
-        let Some(region) = region else { return Ok(None) };
-        let (width, single) = (region.columns.len(), region.single);
-        if let Some((stage, width)) = self.stages.of(node).filter(|(stage, _)| self.stages.is_numbered(*stage)) {
-            return Ok(Some(Around { node, stage, width, single }));
+        let Some(segment) = segment else { return Ok(None) };
+        let (width, single) = (segment.columns.len(), segment.single);
+        if let Some((residual, width)) =
+            self.residuals.of(node).filter(|(residual, _)| self.residuals.is_numbered(*residual))
+        {
+            return Ok(Some(Around { node, residual, width, single }));
         }
-        let stage = self.rows(region)?;
-        if self.stages.of(node).is_none() {
-            self.stages.know(node, stage, width);
+        let residual = self.rows(segment)?;
+        if self.residuals.of(node).is_none() {
+            self.residuals.know(node, residual, width);
         }
-        Ok(Some(Around { node, stage, width, single }))
+        Ok(Some(Around { node, residual, width, single }))
     }
 
     /// What does not vary. It is computed once if it is much to compute, or if it might be other rows the second time.
@@ -239,36 +241,36 @@ impl<'a> SegmentBuilder<'a> {
             check_is_the_same(plan)?;
         }
         let single = matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
-        let region = renamed(plan.clone(), self.names)?;
+        let segment = renamed(plan.clone(), self.names)?;
         // The work table of a query around can be read once only, and iterations read it again and again.
         let is_read_out = !self.around.is_empty() && SharedRelation::any_node_in(plan, &reads_work_table)?;
-        if !is_read_out && needs_no_stage(plan)? {
-            return Ok(Segment { single, ..region });
+        if !is_read_out && needs_no_residual(plan)? {
+            return Ok(Segment { single, ..segment });
         }
-        let relation = Arc::new(SharedRelation::new(self.names.part("constants"), region.plan));
-        let stage = self.stages.add(Stored { relation, single, varying: vec![] }, Kind::Constant);
-        self.read_anew(node, stage, region.columns.len())
+        let relation = Arc::new(SharedRelation::new(self.names.part("constants"), segment.plan));
+        let residual = self.residuals.add(Stored { relation, single, varying: vec![] }, Kind::Constant);
+        self.read_anew(node, residual, segment.columns.len())
     }
 
-    /// The rows of a region computed once, because they might be others the second time, or for several readers.
-    pub fn stored(&mut self, node: Node, region: Segment) -> Result<Segment> {
-        let width = region.columns.len();
-        let stage = self.rows(region)?;
-        self.read_anew(node, stage, width)
+    /// The rows of a segment computed once, because they might be others the second time, or for several readers.
+    pub fn stored(&mut self, node: Node, segment: Segment) -> Result<Segment> {
+        let width = segment.columns.len();
+        let residual = self.rows(segment)?;
+        self.read_anew(node, residual, width)
     }
 
-    /// A stage with the rows of a region.
-    pub fn rows(&mut self, region: Segment) -> Result<ResidualId> {
-        self.rows_with(region, vec![])
+    /// A residual with the rows of a segment.
+    pub fn rows(&mut self, segment: Segment) -> Result<ResidualId> {
+        self.rows_with(segment, vec![])
     }
 
-    /// A stage with the rows of a region, of which some columns are sums over frames of them.
-    pub fn rows_with(&mut self, region: Segment, sums: Vec<FramedSum>) -> Result<ResidualId> {
-        let (stored, rows) = Rows::computed(region, sums, self.names)?;
-        Ok(self.stages.add(stored, Kind::Rows(rows)))
+    /// A residual with the rows of a segment, of which some columns are sums over frames of them.
+    pub fn rows_with(&mut self, segment: Segment, sums: Vec<FramedSum>) -> Result<ResidualId> {
+        let (stored, rows) = Rows::computed(segment, sums, self.names)?;
+        Ok(self.residuals.add(stored, Kind::Rows(rows)))
     }
 
-    /// A stage with the groups of the rows of a region: first their keys, then the aggregates, each with the call as the user wrote it.
+    /// A residual with the groups of the rows of a segment: first their keys, then the aggregates, each with the call as the user wrote it.
     pub fn groups(
         &mut self,
         below: Segment,
@@ -277,16 +279,16 @@ impl<'a> SegmentBuilder<'a> {
         members: Members,
     ) -> Result<ResidualId> {
         let (stored, groups) = Groups::computed(below, keys, calls, members, self.names)?;
-        Ok(self.stages.add(stored, Kind::Groups(groups)))
+        Ok(self.residuals.add(stored, Kind::Groups(groups)))
     }
 
-    /// The first reader of a stage that a node with so many columns is.
-    pub fn read_anew(&mut self, node: Node, stage: ResidualId, width: usize) -> Result<Segment> {
-        self.stages.know(node, stage, width);
-        self.stages.reader(stage, width, self.names)
+    /// The first reader of a residual that a node with so many columns is.
+    pub fn read_anew(&mut self, node: Node, residual: ResidualId, width: usize) -> Result<Segment> {
+        self.residuals.know(node, residual, width);
+        self.residuals.reader(residual, width, self.names)
     }
 
-    /// The one row of a region that has at most one, NULL if it has none. More are an error when the query runs.
+    /// The one row of a segment that has at most one, NULL if it has none. More are an error when the query runs.
     fn first_of_one(&mut self, below: Segment) -> Result<Segment> {
         let Some(value) = below.columns.first().cloned() else { return plan_err!("a subquery has no column") };
         let calls = [first_value(Expr::Column(value), vec![]), count_all()].into_iter().filter_map(|expr| {
@@ -295,14 +297,14 @@ impl<'a> SegmentBuilder<'a> {
                 _ => None,
             }
         });
-        let stage = self.groups(below, vec![], calls.collect(), Members::One)?;
-        let mut region = self.stages.reader(stage, 2, self.names)?;
-        let [value, count] = [0, 1].map(|index: usize| Expr::Column(region.columns[index].clone()));
-        let data_type = value.get_type(region.plan.schema())?;
+        let residual = self.groups(below, vec![], calls.collect(), Members::One)?;
+        let mut segment = self.residuals.reader(residual, 2, self.names)?;
+        let [value, count] = [0, 1].map(|index: usize| Expr::Column(segment.columns[index].clone()));
+        let data_type = value.get_type(segment.plan.schema())?;
         let says = " rows of a scalar subquery, which may have one: aggregate them, or add a condition";
         let error = failing([lit("UnsupportedRelationError: "), count.clone(), lit(says)], data_type);
         let checked = when(count.gt(lit(1_i64)), error).otherwise(value)?;
-        region.columns = region.add(vec![("value".to_owned(), checked)], self.names)?;
-        Ok(region)
+        segment.columns = segment.add(vec![("value".to_owned(), checked)], self.names)?;
+        Ok(segment)
     }
 }

@@ -1,13 +1,13 @@
 //! Gradients by row: reverse mode over the plan.
 //!
 //! A scalar subquery is a function of every cell of the relations that it reads. Its derivative by each row's cell of one column
-//! is swept down from its value: the plan below is cut into *regions*, in which every row comes from one row of each leaf (joins,
-//! filters, projections), and *stages* between them (groups, windows, limits). Cotangents go through a region row by row, and from a
-//! region to a leaf as sums over the leaf's rows.
+//! is swept down from its value: the plan below is cut into *segments*, in which every row comes from one row of each leaf (joins,
+//! filters, projections), and *residuals* between them (groups, windows, limits). Cotangents go through a segment row by row, and from a
+//! segment to a leaf as sums over the leaf's rows.
 //!
-//! `variable` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `builder` makes
-//! *regions* of plans, whose rows still have what a sweep reads (`region`), and `stages` of what lies between regions, computed once. There
-//! is a file for each kind of node, under the name that it has in forward mode, which makes the region of the node. `cotangents` has the
+//! `row_ids` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `linearize` makes
+//! *segments* of plans, whose rows still have what a sweep reads (`segment`), and `residuals` of what lies between segments, computed once. There
+//! is a file for each kind of node, under the name that it has in forward mode, which makes the segment of the node. `cotangents` has the
 //! cotangents of columns and of rows, `contraction` those that are sums of products over a join, of which `sides` and
 //! `factors` find the two factors, and `sweep` carries them from the value
 //! to the variable.
@@ -45,8 +45,8 @@ use datafusion_expr::logical_plan::Subquery;
 
 use crate::shared_relation::Iterations;
 use crate::vocabulary::names::Names;
-use crate::vocabulary::nodes::{above_queries, shown};
-pub use contraction::{multiplied, sums_apart};
+use crate::vocabulary::nodes::{non_query_nodes, shown};
+pub use contraction::{isolate_contraction, multiplied};
 pub use correlated::{correlated, with_joins, with_joins_of};
 pub use cotangents::RowCotangents;
 use linearize::SegmentBuilder;
@@ -58,18 +58,18 @@ pub use segment::{Segment, joined};
 pub use sides::in_two_sides;
 pub use sweep::{Sweeping, check_float, gradients};
 
-/// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.
+/// The segment of the one row that a scalar subquery is, none if it does not read the rows of a variable.
 ///
 /// # Errors
 /// If gradients by row cannot pass through a node of it.
 pub fn value(
     subquery: &Subquery,
     variables: &[RowVariable],
-    stages: &mut Residuals,
+    residuals: &mut Residuals,
     names: &mut Names,
     sweeping: Sweeping,
 ) -> Result<Option<Segment>> {
-    let mut builder = SegmentBuilder::new(names, variables, stages, rule);
+    let mut builder = SegmentBuilder::new(names, variables, residuals, rule);
     builder.contracts = sweeping.contracts;
     builder.value(subquery)
 }
@@ -81,11 +81,11 @@ pub fn value(
 pub fn values(
     query: &LogicalPlan,
     variables: &[RowVariable],
-    stages: &mut Residuals,
+    residuals: &mut Residuals,
     names: &mut Names,
     sweeping: Sweeping,
 ) -> Result<Option<Values>> {
-    let mut builder = SegmentBuilder::new(names, variables, stages, rule);
+    let mut builder = SegmentBuilder::new(names, variables, residuals, rule);
     builder.contracts = sweeping.contracts;
     builder.values(query)
 }
@@ -97,8 +97,8 @@ fn rule(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<
         LogicalPlan::Filter(filter) => filter::filter(builder, node, filter),
         LogicalPlan::Sort(sort) => filter::sort(builder, node, sort),
         LogicalPlan::Limit(limit) => filter::limit(builder, node, limit),
-        LogicalPlan::Repartition(repartition) => builder.region(&repartition.input),
-        LogicalPlan::Subquery(Subquery { subquery, .. }) => builder.region(subquery),
+        LogicalPlan::Repartition(repartition) => builder.segment(&repartition.input),
+        LogicalPlan::Subquery(Subquery { subquery, .. }) => builder.segment(subquery),
         LogicalPlan::SubqueryAlias(alias) => subquery_alias::subquery_alias(builder, node, alias),
         LogicalPlan::Join(join) => join::join(builder, node, join),
         LogicalPlan::Union(union) => union::union(builder, union),
@@ -107,7 +107,7 @@ fn rule(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<
         LogicalPlan::Window(window) => window::window(builder, node, window),
         LogicalPlan::Unnest(unnest) => unnest::unnest(builder, unnest),
         LogicalPlan::TableScan(_) => match table_scan::table_scan(builder, node, plan)? {
-            Some(region) => Ok(region),
+            Some(segment) => Ok(segment),
             None => refused(plan),
         },
         LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(builder, node, query),
@@ -116,7 +116,7 @@ fn rule(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<
              Write its iterations as CTEs, one after the other",
             iterations.query()
         ),
-        LogicalPlan::Extension(_) | LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) | above_queries!() => {
+        LogicalPlan::Extension(_) | LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) | non_query_nodes!() => {
             refused(plan)
         }
     }

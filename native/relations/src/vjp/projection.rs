@@ -12,7 +12,7 @@ use super::segment::Segment;
 /// A row has the columns that are computed from it, through which cotangents pass by the sweep of the calculus.
 pub fn projection(builder: &mut SegmentBuilder, node: Node, projection: &Projection) -> Result<Segment> {
     let Projection { expr, input, .. } = projection;
-    let mut region = builder.region(input)?;
-    region.columns = computed(builder, &mut region, expr, input.schema())?;
-    if expr.iter().any(is_volatile) { builder.stored(node, region) } else { Ok(region) }
+    let mut segment = builder.segment(input)?;
+    segment.columns = computed(builder, &mut segment, expr, input.schema())?;
+    if expr.iter().any(is_volatile) { builder.stored(node, segment) } else { Ok(segment) }
 }

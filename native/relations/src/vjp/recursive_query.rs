@@ -15,7 +15,7 @@ use crate::shared_relation::{self, Given, SharedRelation, each_rewritten, read_f
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::work_table::is_work_table;
 
-/// The rows of all iterations are a stage. An iteration has stages of its own, which are kept for each iteration, so that the cotangents
+/// The rows of all iterations are a residual. An iteration has residuals of its own, which are kept for each iteration, so that the cotangents
 /// of its rows find the rows that they are of, and nothing is computed twice.
 ///
 /// ```text
@@ -27,9 +27,9 @@ use crate::vocabulary::work_table::is_work_table;
 /// ```
 pub fn recursive_query(builder: &mut SegmentBuilder, node: Node, query: &RecursiveQuery) -> Result<Segment> {
     check(query)?;
-    let first = builder.region(&query.static_term)?;
+    let first = builder.segment(&query.static_term)?;
     let start = builder.rows(first)?;
-    let mut varying = varying(builder.stages, start);
+    let mut varying = varying(builder.residuals, start);
     let (work, body, rows) = loop {
         let (work, body, rows) = iteration(builder, query, &varying)?;
         let next: BTreeSet<_> = varying.union(&self::varying(&body, rows)).copied().collect();
@@ -39,18 +39,18 @@ pub fn recursive_query(builder: &mut SegmentBuilder, node: Node, query: &Recursi
         varying = next;
     };
     let width = query.static_term.schema().fields().len();
-    let start_rows = numbered(&builder.stages.all()[start].stored, width)?;
+    let start_rows = numbered(&builder.residuals.all()[start].stored, width)?;
     let next_rows = numbered(&body.all()[rows].stored, width)?;
     let schema = Arc::new(DFSchema::try_from(fields(query, builder.names))?);
     let plan = shared_relation::Iterations::tape(query, work, [start_rows, next_rows], schema);
     let row = builder.names.part("row");
     let relation = Arc::new(SharedRelation::numbered(builder.names.part(&query.name), plan, &row));
     let stored = Stored { relation, single: false, varying: varying.into_iter().collect() };
-    let first_varying = builder.stages.all()[start].stored.varying.clone();
+    let first_varying = builder.residuals.all()[start].stored.varying.clone();
     let columns = Arc::clone(query.static_term.schema().inner());
     let iterations = Iterations { query: query.name.clone(), columns, start, first_varying, body, rows };
-    let stage = builder.stages.add(stored, Kind::Iterations(Box::new(iterations)));
-    builder.read_anew(node, stage, width)
+    let residual = builder.residuals.add(stored, Kind::Iterations(Box::new(iterations)));
+    builder.read_anew(node, residual, width)
 }
 
 /// Refuses what has no derivative, or none that is known.
@@ -75,9 +75,9 @@ fn check(query: &RecursiveQuery) -> Result<()> {
     Ok(())
 }
 
-/// The positions of the columns of a stage that vary.
-fn varying(stages: &Residuals, stage: ResidualId) -> BTreeSet<usize> {
-    stages.all()[stage].stored.varying.iter().copied().collect()
+/// The positions of the columns of a residual that vary.
+fn varying(residuals: &Residuals, residual: ResidualId) -> BTreeSet<usize> {
+    residuals.all()[residual].stored.varying.iter().copied().collect()
 }
 
 /// The columns of a recursive query, under names of their own.
@@ -90,7 +90,7 @@ fn fields(query: &RecursiveQuery, names: &mut Names) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// The rows of a stage: the first columns, and the number of the row.
+/// The rows of a residual: the first columns, and the number of the row.
 fn numbered(stored: &Stored, width: usize) -> Result<LogicalPlan> {
     let scan = stored.relation.scan()?;
     let all = columns(scan.schema());
@@ -98,7 +98,7 @@ fn numbered(stored: &Stored, width: usize) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(scan))?))
 }
 
-/// The stages of an iteration if these columns of the rows before vary, that with its rows, and the table of the rows before.
+/// The residuals of an iteration if these columns of the rows before vary, that with its rows, and the table of the rows before.
 fn iteration(
     builder: &mut SegmentBuilder,
     query: &RecursiveQuery,
@@ -117,12 +117,12 @@ fn iteration(
             node => Ok(Transformed::no(node)),
         })
     })?;
-    let term = builder.stages.nodes.keep(term.data);
+    let term = builder.residuals.nodes.keep(term.data);
     let before = Stored { relation: before, single: false, varying: varying.iter().copied().collect() };
     let (rows, body) = builder.iteration(Residuals::after(before), |builder| {
-        builder.stages.enter(&term, builder.variables)?;
-        let region = builder.region(&term)?;
-        builder.rows(region)
+        builder.residuals.enter(&term, builder.variables)?;
+        let segment = builder.segment(&term)?;
+        builder.rows(segment)
     })?;
     Ok((given, body, rows))
 }

@@ -19,7 +19,7 @@ use crate::plan::union::widened_union;
 use crate::shared_relation::{SharedRelation, common_rewritten};
 use crate::vocabulary::identity::{Occurrence, Place, Relation, is_same, occurrences};
 use crate::vocabulary::names::{Names, columns, named};
-use crate::vocabulary::nodes::{above_queries, draws_itself};
+use crate::vocabulary::nodes::{draws_itself, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::{Source, sources_of};
 
@@ -164,7 +164,7 @@ impl RowVariable {
                 | LogicalPlan::Values(_)
                 | LogicalPlan::RecursiveQuery(_)
                 | LogicalPlan::Extension(_)
-                | above_queries!() => {
+                | non_query_nodes!() => {
                     return plan_err!(
                         "xql-ffi cannot follow the rows of the variable through {}. Take the derivative below it, in a CTE",
                         node.display()
@@ -309,7 +309,7 @@ fn is_in_one_group(plan: &LogicalPlan, is_only_key: bool) -> Result<bool> {
             | LogicalPlan::Unnest(_)
             | LogicalPlan::RecursiveQuery(_)
             | LogicalPlan::Extension(_)
-            | above_queries!() => false,
+            | non_query_nodes!() => false,
         };
         is &= !draws_itself(node);
         Ok(TreeNodeRecursion::Continue)

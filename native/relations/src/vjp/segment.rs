@@ -15,7 +15,7 @@ use crate::tangents::dual::{pair_of_tangent, tangent_of_pair};
 use crate::vocabulary::names::{Names, columns, named, with_columns};
 use xql_autodiff::vocabulary::types::can_vary;
 
-/// The number of a stage. A stage reads those with lower numbers only.
+/// The number of a residual. A residual reads those with lower numbers only.
 pub type ResidualId = usize;
 
 /// A plan in which every row comes from at most one row of each leaf. Its columns have names that no other column of the
@@ -23,13 +23,13 @@ pub type ResidualId = usize;
 pub struct Segment {
     /// The plan.
     pub plan: LogicalPlan,
-    /// The columns of the node that the region stands for, in their order.
+    /// The columns of the node that the segment stands for, in their order.
     pub columns: Vec<Column>,
     /// The columns that vary with the variable.
     pub varying: BTreeSet<String>,
     /// What computes those of them that are not of a leaf, inputs first.
     pub steps: Vec<Step>,
-    /// The stages that it reads.
+    /// The residuals that it reads.
     pub leaves: Vec<Leaf>,
     /// Whether it has exactly one row.
     pub single: bool,
@@ -39,34 +39,34 @@ pub struct Segment {
 pub struct Step {
     /// The name of the column.
     pub output: String,
-    /// The expression, over columns of the region.
+    /// The expression, over columns of the segment.
     pub expr: Expr,
 }
 
-/// A stage that a region reads.
+/// A residual that a segment reads.
 pub struct Leaf {
-    /// The stage.
-    pub stage: ResidualId,
-    /// The number of the stage's row, NULL if there is none; no column if the stage has one row only.
+    /// The residual.
+    pub residual: ResidualId,
+    /// The number of the residual's row, NULL if there is none; no column if the residual has one row only.
     pub row: Option<Column>,
-    /// A column that is NULL where a row of the region has none of the stage, if the stage has one row only and a join may leave
+    /// A column that is NULL where a row of the segment has none of the residual, if the residual has one row only and a join may leave
     /// it out.
     pub present: Option<Column>,
-    /// What the columns of the stage that vary are called.
+    /// What the columns of the residual that vary are called.
     pub columns: Vec<String>,
-    /// All columns of the stage, if the region has them.
+    /// All columns of the residual, if the segment has them.
     pub own: Vec<Column>,
-    /// Whether a row of the stage may be in several rows of the region.
+    /// Whether a row of the residual may be in several rows of the segment.
     pub repeated: bool,
 }
 
 impl Segment {
-    /// A region of what does not vary.
+    /// A segment of what does not vary.
     pub fn constant(plan: LogicalPlan, columns: Vec<Column>, single: bool) -> Self {
         Self { plan, columns, varying: BTreeSet::new(), steps: vec![], leaves: vec![], single }
     }
 
-    /// A shared relation as a region of constants, its columns under names of their own.
+    /// A shared relation as a segment of constants, its columns under names of their own.
     pub fn reading(relation: &Arc<SharedRelation>, names: &mut Names) -> Result<Self> {
         let named: Vec<_> = relation.columns().map(|column| names.part(column)).collect();
         let plan = relation.scan_as(named)?;
@@ -82,12 +82,12 @@ impl Segment {
         read
     }
 
-    /// Whether an expression over the region varies.
+    /// Whether an expression over the segment varies.
     pub fn varies(&self, expr: &Expr) -> Result<bool> {
         Ok(!self.varying_in(expr).is_empty() && can_vary(&expr.get_type(self.plan.schema())?))
     }
 
-    /// Adds expressions over the region's columns, and gives the columns that they are.
+    /// Adds expressions over the segment's columns, and gives the columns that they are.
     pub fn add(&mut self, exprs: Vec<(String, Expr)>, names: &mut Names) -> Result<Vec<Column>> {
         let mut found = vec![];
         let mut added = vec![];
@@ -184,7 +184,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes the columns, steps and leaves of another region over, whose rows stand beside those of this one.
+    /// Takes the columns, steps and leaves of another segment over, whose rows stand beside those of this one.
     pub fn take_in(&mut self, other: &mut Self) {
         for leaf in &mut self.leaves {
             leaf.repeated |= !other.single;
@@ -198,7 +198,7 @@ impl Segment {
         self.leaves.append(&mut other.leaves);
     }
 
-    /// Puts beside each row the one row of another region that has equal keys, or none. The columns stay those of this region.
+    /// Puts beside each row the one row of another segment that has equal keys, or none. The columns stay those of this segment.
     pub fn put_beside(
         &mut self,
         other: Self,
@@ -217,7 +217,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The pairs of rows of two regions that fulfil a condition. The columns are those of both.
+    /// The pairs of rows of two segments that fulfil a condition. The columns are those of both.
     pub fn joined(
         mut self,
         mut other: Self,
@@ -234,7 +234,7 @@ impl Segment {
     }
 }
 
-/// A relation as a region of constants, its columns under names of their own.
+/// A relation as a segment of constants, its columns under names of their own.
 pub fn renamed(plan: LogicalPlan, names: &mut Names) -> Result<Segment> {
     let exprs = columns(plan.schema());
     let plan = named(plan, &exprs, names)?;
@@ -277,7 +277,7 @@ pub fn joined(
     join_type: JoinType,
     nulls: NullEquality,
 ) -> Result<LogicalPlan> {
-    let on = if nulls == NullEquality::NullEqualsNull { told_apart(on, &left, &right)? } else { on };
+    let on = if nulls == NullEquality::NullEqualsNull { null_safe_keys(on, &left, &right)? } else { on };
     let (left, right, nulls) = (Arc::new(left), Arc::new(right), NullEquality::NullEqualsNothing);
     Ok(LogicalPlan::Join(Join::try_new(left, right, on, filter, join_type, JoinConstraint::On, nulls, false)?))
 }
@@ -286,7 +286,7 @@ pub fn joined(
 ///
 /// A join may say that its NULLs are equal. DataFusion 54 makes one join of inner joins that follow one another, and takes what the
 /// last says for all of them.
-pub fn told_apart(on: Vec<(Expr, Expr)>, left: &LogicalPlan, right: &LogicalPlan) -> Result<Vec<(Expr, Expr)>> {
+pub fn null_safe_keys(on: Vec<(Expr, Expr)>, left: &LogicalPlan, right: &LogicalPlan) -> Result<Vec<(Expr, Expr)>> {
     let mut keys = vec![];
     for (a, b) in on {
         // One that is never NULL is equal to none that is.

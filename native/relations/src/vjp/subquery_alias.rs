@@ -5,18 +5,18 @@ use datafusion_expr::{LogicalPlan, SubqueryAlias};
 
 use super::linearize::SegmentBuilder;
 use super::nodes::Node;
-use super::residuals::needs_no_stage;
+use super::residuals::needs_no_residual;
 use super::segment::Segment;
 
 /// A relation that has several readers is computed once, unless that is cheap.
 pub fn subquery_alias(builder: &mut SegmentBuilder, node: Node, alias: &SubqueryAlias) -> Result<Segment> {
     if matches!(alias.input.as_ref(), LogicalPlan::SubqueryAlias(_)) {
-        return builder.region(&alias.input);
+        return builder.segment(&alias.input);
     }
-    let several = builder.stages.nodes.times(node) > builder.readers;
-    let region = builder.for_readers(node, |builder| builder.region(&alias.input))?;
-    if several && !region.single && !needs_no_stage(&region.plan)? {
-        return builder.stored(node, region);
+    let several = builder.residuals.nodes.times(node) > builder.readers;
+    let segment = builder.for_readers(node, |builder| builder.segment(&alias.input))?;
+    if several && !segment.single && !needs_no_residual(&segment.plan)? {
+        return builder.stored(node, segment);
     }
-    Ok(region)
+    Ok(segment)
 }

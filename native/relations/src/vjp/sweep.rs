@@ -13,7 +13,7 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::value_type;
 
 use super::adjoint::contributions;
-use super::contraction::{PulledJoin, with_groups_once};
+use super::contraction::{PulledJoin, materialize_groups};
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, product_at_zero};
 use super::linear::Linear;
 use super::residuals::{Iterations, Kind, PulledBack, Residuals, Stored};
@@ -23,26 +23,26 @@ use crate::tangents::linearize::Function;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::{Names, with_columns};
 
-/// The gradients of the first column of a region, by the number of the variable, without those that it does not vary with. `of` has the
+/// The gradients of the first column of a segment, by the number of the variable, without those that it does not vary with. `of` has the
 /// numbers of its rows, each of which has a value with a gradient of its own, unless there is one row only. `tangent` is the `jvp` of a
 /// single expression.
 pub fn gradients(
-    (region, of): (&Segment, Option<&Column>),
-    stages: &Residuals,
+    (segment, of): (&Segment, Option<&Column>),
+    residuals: &Residuals,
     names: &mut Names,
     tangent: &Arc<ScalarUDF>,
     sweeping: Sweeping,
 ) -> Result<BTreeMap<usize, RowCotangents>> {
     let mut cotangents = Cotangents::default();
-    match region.columns.first() {
-        Some(value) if region.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
+    match segment.columns.first() {
+        Some(value) if segment.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
         _ => return Ok(BTreeMap::new()),
     }
     // What is computed as arrays is by one number.
     let contracts = sweeping.contracts && of.is_none();
-    let mut sweep = Sweep::new(stages, names, tangent, Sweeping { contracts, ..sweeping });
-    sweep.region(region, Rows { plan: region.plan.clone(), of: of.cloned() }, cotangents)?;
-    let gradients = sweep.through(stages)?.into_iter();
+    let mut sweep = Sweep::new(residuals, names, tangent, Sweeping { contracts, ..sweeping });
+    sweep.segment(segment, Rows { plan: segment.plan.clone(), of: of.cloned() }, cotangents)?;
+    let gradients = sweep.through(residuals)?.into_iter();
     let planned = gradients.map(|(variable, rows)| {
         // Sums of contributions are by the numbers of rows, and are computed like those of products.
         let is_sum = contracts && rows.row.is_some() && matches!(rows.plan, LogicalPlan::Aggregate(_));
@@ -65,7 +65,7 @@ pub struct Sweeping {
     pub keeps_zeros: bool,
 }
 
-/// Rows of a region, each once for each of the values that its cotangents are by.
+/// Rows of a segment, each once for each of the values that its cotangents are by.
 struct Rows {
     plan: LogicalPlan,
     /// The column with the numbers of these values, if there are several.
@@ -87,31 +87,31 @@ struct Sweep<'a> {
     names: &'a mut Names,
     tangent: &'a Arc<ScalarUDF>,
     sweeping: Sweeping,
-    /// What the readers of each stage have contributed so far.
+    /// What the readers of each residual have contributed so far.
     contributions: Vec<Vec<RowCotangents>>,
 }
 
 impl<'a> Sweep<'a> {
-    fn new(stages: &Residuals, names: &'a mut Names, tangent: &'a Arc<ScalarUDF>, sweeping: Sweeping) -> Self {
-        let contributions = (0..stages.all().len()).map(|_| vec![]).collect();
+    fn new(residuals: &Residuals, names: &'a mut Names, tangent: &'a Arc<ScalarUDF>, sweeping: Sweeping) -> Self {
+        let contributions = (0..residuals.all().len()).map(|_| vec![]).collect();
         Self { names, tangent, sweeping, contributions }
     }
 
-    /// Carries what has been contributed to stages on to the variables, and gives the cotangents of their rows by their numbers.
-    fn through(mut self, stages: &Residuals) -> Result<BTreeMap<usize, RowCotangents>> {
+    /// Carries what has been contributed to residuals on to the variables, and gives the cotangents of their rows by their numbers.
+    fn through(mut self, residuals: &Residuals) -> Result<BTreeMap<usize, RowCotangents>> {
         let mut gradients = BTreeMap::new();
-        // A stage reads lower ones only, so that by its turn all that reads it has contributed.
-        for (id, stage) in stages.all().iter().enumerate().rev() {
+        // A residual reads lower ones only, so that by its turn all that reads it has contributed.
+        for (id, residual) in residuals.all().iter().enumerate().rev() {
             let contributions = std::mem::take(&mut self.contributions[id]);
             let Some(total) = self.total(contributions)? else { continue };
-            if let Kind::Variable(variable) = stage.kind {
+            if let Kind::Variable(variable) = residual.kind {
                 gradients.insert(variable, total);
-            } else if let Kind::Iterations(iterations) = &stage.kind {
-                self.iterations(iterations, &stage.stored, total)?;
+            } else if let Kind::Iterations(iterations) = &residual.kind {
+                self.iterations(iterations, &residual.stored, total)?;
             } else if let Some(PulledBack { below, rows, of, cotangents }) =
-                stage.pullback(total, self.sweeping.keeps_zeros, self.names)?
+                residual.pullback(total, self.sweeping.keeps_zeros, self.names)?
             {
-                self.region(below, Rows { plan: rows, of }, cotangents)?;
+                self.segment(below, Rows { plan: rows, of }, cotangents)?;
             }
         }
         Ok(gradients)
@@ -119,7 +119,7 @@ impl<'a> Sweep<'a> {
 
     /// Carries the cotangents of the rows of all iterations of a recursive query on to what they read.
     #[recursive::recursive]
-    fn iterations(&mut self, iterations: &Iterations, stage: &Stored, total: RowCotangents) -> Result<()> {
+    fn iterations(&mut self, iterations: &Iterations, residual: &Stored, total: RowCotangents) -> Result<()> {
         if total.of.is_some() {
             return plan_err!(
                 "a correlated subquery reads the recursive query {}, which varies, and its derivative through the iterations is not \
@@ -128,22 +128,22 @@ impl<'a> Sweep<'a> {
             );
         }
         let (tangent, sweeping) = (self.tangent, self.sweeping);
-        let contributed = contributions(iterations, stage, total, self.names, &mut |rows, names| {
+        let contributed = contributions(iterations, residual, total, self.names, &mut |rows, names| {
             let mut sweep = Sweep::new(&iterations.body, names, tangent, sweeping);
             sweep.contributions[iterations.rows].push(rows);
             sweep.through(&iterations.body)
         })?;
-        for (stage, rows) in contributed {
-            self.contributions[stage].push(rows);
+        for (residual, rows) in contributed {
+            self.contributions[residual].push(rows);
         }
         Ok(())
     }
 
-    /// Carries the cotangents of columns through a region to its leaves. `rows` are the rows of the region, with columns that
+    /// Carries the cotangents of columns through a segment to its leaves. `rows` are the rows of the segment, with columns that
     /// the cotangents read.
-    fn region(&mut self, region: &Segment, rows: Rows, mut cotangents: Cotangents) -> Result<()> {
+    fn segment(&mut self, segment: &Segment, rows: Rows, mut cotangents: Cotangents) -> Result<()> {
         let Rows { plan: mut rows, of } = rows;
-        for step in region.steps.iter().rev() {
+        for step in segment.steps.iter().rev() {
             let Some(cotangent) = cotangents.get(&step.output, &rows, self.sweeping.keeps_zeros)? else { continue };
             if let Expr::Column(input) = &step.expr {
                 cotangents.add(&input.name, cotangent);
@@ -155,12 +155,12 @@ impl<'a> Sweep<'a> {
                 let tangent = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(self.tangent), arguments));
                 cast(tangent, DataType::Float64)
             };
-            let inputs = region.varying_in(&step.expr);
+            let inputs = segment.varying_in(&step.expr);
             for input in &inputs {
                 check_float(input, rows.schema())?;
             }
             // A row that does not contribute has the cotangent NULL, and so have its inputs.
-            if let Some(linear) = Linear::of(&step.expr, region)? {
+            if let Some(linear) = Linear::of(&step.expr, segment)? {
                 for input in inputs {
                     let partial = linear.partial(&input, tangent(&input, &lit(1.0)))?;
                     cotangents.add(&input.name, binary_expr(cotangent.clone(), Operator::Multiply, partial));
@@ -173,7 +173,7 @@ impl<'a> Sweep<'a> {
             }
         }
         let mut contributions = vec![];
-        for leaf in &region.leaves {
+        for leaf in &segment.leaves {
             let found = leaf.columns.iter().map(|column| cotangents.get(column, &rows, self.sweeping.keeps_zeros));
             let found = found.collect::<Result<Vec<_>>>()?;
             if found.iter().any(Option::is_some) {
@@ -181,9 +181,9 @@ impl<'a> Sweep<'a> {
             }
         }
         if self.sweeping.contracts {
-            self.contractions(region, &mut contributions, &mut rows)?;
+            self.contractions(segment, &mut contributions, &mut rows)?;
         }
-        if contributions.len() > 1 && !region.single {
+        if contributions.len() > 1 && !segment.single {
             return self.shared_contributions(contributions, Rows { plan: rows, of });
         }
         for (leaf, found) in contributions {
@@ -218,25 +218,25 @@ impl<'a> Sweep<'a> {
     /// Those contributions that are sums of products over a join, each computed apart.
     fn contractions(
         &mut self,
-        region: &Segment,
+        segment: &Segment,
         contributions: &mut Vec<(&Leaf, Vec<Option<Expr>>)>,
         rows: &mut LogicalPlan,
     ) -> Result<()> {
-        let Some(pulled) = PulledJoin::of(region, rows) else { return Ok(()) };
+        let Some(pulled) = PulledJoin::of(segment, rows) else { return Ok(()) };
         let (mut products, mut others) = (vec![], vec![]);
         for (leaf, cotangents) in std::mem::take(contributions) {
             let kind = if pulled.is_product(leaf, &cotangents)? { &mut products } else { &mut others };
             kind.push((leaf, cotangents));
         }
         if !products.is_empty() && products.len() + others.len() > 1 {
-            *rows = with_groups_once(std::mem::take(rows), self.names)?;
+            *rows = materialize_groups(std::mem::take(rows), self.names)?;
         }
         for (leaf, cotangents) in products {
             let rows = Rows { plan: pulled.rows_of(leaf, rows.clone())?, of: None };
             self.contribution(leaf, leaf.row.clone(), None, rows, cotangents, &[])?;
-            if let Some(contribution) = self.contributions[leaf.stage].pop() {
+            if let Some(contribution) = self.contributions[leaf.residual].pop() {
                 let summed = contribution.summed_apart(self.names)?;
-                self.contributions[leaf.stage].push(summed);
+                self.contributions[leaf.residual].push(summed);
             }
         }
         *contributions = others;
@@ -253,7 +253,7 @@ impl<'a> Sweep<'a> {
         Ok(Expr::Column(Column::new_unqualified(name)))
     }
 
-    /// What the rows of a region, which are computed once, contribute to several stages.
+    /// What the rows of a segment, which are computed once, contribute to several residuals.
     fn shared_contributions(
         &mut self,
         contributions: Vec<(&Leaf, Vec<Option<Expr>>)>,
@@ -288,7 +288,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// What the rows of a region contribute to rows of a stage that it reads.
+    /// What the rows of a segment contribute to rows of a residual that it reads.
     fn contribution(
         &mut self,
         leaf: &Leaf,
@@ -325,7 +325,7 @@ impl<'a> Sweep<'a> {
         }
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
         let repeated = leaf.repeated;
-        self.contributions[leaf.stage].push(RowCotangents {
+        self.contributions[leaf.residual].push(RowCotangents {
             plan,
             row,
             of,
@@ -337,7 +337,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// All contributions to the rows of a stage, each row once.
+    /// All contributions to the rows of a residual, each row once.
     fn total(&mut self, contributions: Vec<RowCotangents>) -> Result<Option<RowCotangents>> {
         let several = contributions.len() > 1;
         let mut contributions = contributions.into_iter();

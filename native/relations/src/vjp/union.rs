@@ -19,9 +19,9 @@ pub fn union(builder: &mut SegmentBuilder, union: &Union) -> Result<Segment> {
     let width = union.schema.fields().len();
     let mut readers = vec![];
     for input in &union.inputs {
-        let region = builder.region(input)?;
-        let stage = builder.rows(region)?;
-        readers.push(builder.stages.reader(stage, width, builder.names)?);
+        let segment = builder.segment(input)?;
+        let residual = builder.rows(segment)?;
+        readers.push(builder.residuals.reader(residual, width, builder.names)?);
     }
     let names: Vec<_> = union.schema.fields().iter().map(|field| builder.names.part(field.name())).collect();
     let rows: Vec<_> = readers.iter().map(|_| builder.names.part("row")).collect();
@@ -43,7 +43,7 @@ pub fn union(builder: &mut SegmentBuilder, union: &Union) -> Result<Segment> {
                 names.get(position).cloned()
             });
             let Some(columns) = columns.collect::<Option<Vec<_>>>() else {
-                return internal_err!("a stage has a column that varies and is not read");
+                return internal_err!("a residual has a column that varies and is not read");
             };
             varying.extend(columns.iter().cloned());
             leaves.push(Leaf { row: Some(Column::new_unqualified(&rows[number])), columns, own: vec![], ..leaf });

@@ -10,17 +10,17 @@ use super::segment::Segment;
 use crate::vocabulary::names::with_columns;
 use crate::vocabulary::origin::is_unnested;
 
-/// The rows of a region, each beside the elements of its lists, which do not vary.
+/// The rows of a segment, each beside the elements of its lists, which do not vary.
 pub fn unnest(builder: &mut SegmentBuilder, unnest: &Unnest) -> Result<Segment> {
-    let mut region = builder.region(&unnest.input)?;
-    // Under their own names behind the columns of the region, all of which the node passes on.
+    let mut segment = builder.segment(&unnest.input)?;
+    // Under their own names behind the columns of the segment, all of which the node passes on.
     let mut lists = vec![];
     for (index, (table, field)) in unnest.input.schema().iter().enumerate() {
         if !is_unnested(unnest, index) {
             continue;
         }
-        let list = region.columns[index].clone();
-        if region.varying.contains(&list.name) {
+        let list = segment.columns[index].clone();
+        if segment.varying.contains(&list.name) {
             return plan_err!(
                 "{} varies and comes out of a list or struct. xql-ffi does not differentiate lists and structs",
                 field.name()
@@ -28,8 +28,8 @@ pub fn unnest(builder: &mut SegmentBuilder, unnest: &Unnest) -> Result<Segment> 
         }
         lists.push(Expr::Column(list).alias_qualified(table.cloned(), field.name()));
     }
-    let passed_on = region.plan.schema().columns();
-    let plan = with_columns(std::mem::take(&mut region.plan), lists)?;
+    let passed_on = segment.plan.schema().columns();
+    let plan = with_columns(std::mem::take(&mut segment.plan), lists)?;
     let plan = unnest_with_options(plan, unnest.exec_columns.clone(), unnest.options.clone())?;
     let mut exprs: Vec<_> = passed_on.iter().cloned().map(Expr::Column).collect();
     let mut elements = vec![];
@@ -39,14 +39,14 @@ pub fn unnest(builder: &mut SegmentBuilder, unnest: &Unnest) -> Result<Segment> 
         elements.push(Column::new_unqualified(name));
     }
     let mut elements = elements.into_iter();
-    let passed_on = std::mem::take(&mut region.columns);
+    let passed_on = std::mem::take(&mut segment.columns);
     for index in &unnest.dependency_indices {
         let own = if is_unnested(unnest, *index) { elements.next() } else { passed_on.get(*index).cloned() };
-        region.columns.extend(own);
+        segment.columns.extend(own);
     }
-    for leaf in &mut region.leaves {
+    for leaf in &mut segment.leaves {
         leaf.repeated = true;
     }
     let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-    Ok(Segment { plan, single: false, ..region })
+    Ok(Segment { plan, single: false, ..segment })
 }

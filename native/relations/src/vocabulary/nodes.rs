@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 /// The nodes that stand above queries, as a pattern: what looks into a query meets none of them. A match on all nodes has it in place
 /// of `_`, so that a node that DataFusion gets does not compile until somebody has said what holds for it.
-macro_rules! above_queries {
+macro_rules! non_query_nodes {
     () => {
         datafusion_expr::LogicalPlan::Statement(_)
             | datafusion_expr::LogicalPlan::Explain(_)
@@ -23,7 +23,7 @@ macro_rules! above_queries {
     };
 }
 
-pub(crate) use above_queries;
+pub(crate) use non_query_nodes;
 
 /// A node in one line, for messages.
 pub fn shown(node: &LogicalPlan) -> String {

@@ -6,7 +6,7 @@ use datafusion_expr::{Distinct, Expr, ExprSchemable, Join, LogicalPlan, Unnest};
 use xql_autodiff::vocabulary::opaque_expr::cast_operand;
 use xql_autodiff::vocabulary::types::is_float;
 
-use super::nodes::above_queries;
+use super::nodes::non_query_nodes;
 use super::nullable_wrapper::marked;
 use super::work_table::{is_work_table, source_column};
 
@@ -80,7 +80,7 @@ pub fn origin(plan: &LogicalPlan, index: usize) -> Result<Origin> {
         | LogicalPlan::TableScan(_)
         | LogicalPlan::Values(_)
         | LogicalPlan::EmptyRelation(_)
-        | above_queries!() => Origin::Here,
+        | non_query_nodes!() => Origin::Here,
     })
 }
 

@@ -6,7 +6,7 @@ use datafusion_expr::{Distinct, Expr, LogicalPlan};
 use xql_autodiff::vocabulary::columns::columns_followed;
 
 use super::identity::{Relation, is_same, is_unclear};
-use super::nodes::{above_queries, any_node_behind};
+use super::nodes::{any_node_behind, non_query_nodes};
 use super::origin::{Origin, origin, passed_on};
 
 /// Where a column of a plan originates.
@@ -114,7 +114,7 @@ fn computing(node: &LogicalPlan) -> Option<Vec<&Expr>> {
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => None,
+        | non_query_nodes!() => None,
     }
 }
 

@@ -23,7 +23,7 @@ use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 
 use crate::shared_relation::{SharedRelation, each_rewritten};
 use crate::vocabulary::names::columns;
-use crate::vocabulary::nodes::{above_queries, any_node};
+use crate::vocabulary::nodes::{any_node, non_query_nodes};
 use crate::vocabulary::work_table::work_table;
 
 /// Puts a side of at most one row left in the joins of a statement that has recursive queries.
@@ -168,7 +168,7 @@ impl Few {
             | LogicalPlan::Unnest(_)
             | LogicalPlan::Subquery(_)
             | LogicalPlan::Extension(_)
-            | above_queries!() => Known::nothing(plan),
+            | non_query_nodes!() => Known::nothing(plan),
         };
         Ok(if known.is_one { Known::one(plan) } else { known })
     }

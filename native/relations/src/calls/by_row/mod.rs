@@ -176,13 +176,13 @@ impl ByRow {
             return Ok(None);
         }
         let mut by = vec![];
-        for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
-            let Some(region) = value(subquery, rows, stages, names, self.sweeping)? else { continue };
-            by.push(Swept::new(sweep, region, None, self.sweeping));
+        for (sweep, Variables { rows, residuals, .. }) in self.sweeps.iter_mut().enumerate() {
+            let Some(segment) = value(subquery, rows, residuals, names, self.sweeping)? else { continue };
+            by.push(Swept::new(sweep, segment, None, self.sweeping));
         }
-        let Some(Swept { region, .. }) = by.first() else { return Ok(None) };
-        let Some(column) = region.columns.first().cloned() else { return Ok(None) };
-        let one = Projection::try_new(vec![Expr::Column(column.clone())], Arc::new(region.plan.clone()))?;
+        let Some(Swept { segment, .. }) = by.first() else { return Ok(None) };
+        let Some(column) = segment.columns.first().cloned() else { return Ok(None) };
+        let one = Projection::try_new(vec![Expr::Column(column.clone())], Arc::new(segment.plan.clone()))?;
         let (left, right) = (std::mem::take(input), LogicalPlan::Projection(one));
         *input = joined(left, right, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
         self.values.push(Value { subquery: Some(written), is_of_item: false, column: column.clone(), by });
@@ -250,8 +250,8 @@ impl ByRow {
         let is_of_item = self.items.contains(&alias.alias);
         let query = if is_of_item { with_joins_of(&alias.input)? } else { Arc::clone(&alias.input) };
         let mut numbered = None;
-        for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
-            let Some(Values { plan, varying }) = values(&query, rows, stages, names, self.sweeping)? else {
+        for (sweep, Variables { rows, residuals, .. }) in self.sweeps.iter_mut().enumerate() {
+            let Some(Values { plan, varying }) = values(&query, rows, residuals, names, self.sweeping)? else {
                 continue;
             };
             if numbered.is_some() {
@@ -273,9 +273,9 @@ impl ByRow {
                 plan = LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(Arc::new(plan), alias.alias.clone())?);
             }
             numbered = Some((plan, number.clone()));
-            for (position, region) in varying {
+            for (position, segment) in varying {
                 let column = Column::from(alias.schema.qualified_field(position));
-                let by = vec![Swept::new(sweep, region, Some(number.clone()), self.sweeping)];
+                let by = vec![Swept::new(sweep, segment, Some(number.clone()), self.sweeping)];
                 self.values.push(Value { subquery: None, is_of_item, column, by });
             }
         }
@@ -433,9 +433,9 @@ impl ByRow {
                 if swept.gradients.is_none() {
                     let gradients = variables.gradients(swept.values(), names, tangent, self.sweeping)?;
                     if !gradients.is_empty()
-                        && let Some(value) = swept.region.columns.first()
+                        && let Some(value) = swept.segment.columns.first()
                     {
-                        check_float(value, swept.region.plan.schema())?;
+                        check_float(value, swept.segment.plan.schema())?;
                     }
                     swept.gradients = Some(gradients);
                 }

@@ -30,9 +30,9 @@ pub struct Joins {
 pub struct Swept {
     /// Which of the sweeps it is.
     pub sweep: usize,
-    /// The region of its one row.
-    pub region: Segment,
-    /// The column of the input with the number of the row of the region whose value it has, unless the region has one row.
+    /// The segment of its one row.
+    pub segment: Segment,
+    /// The column of the input with the number of the row of the segment whose value it has, unless the segment has one row.
     pub of: Option<Column>,
     /// The gradients by relation, once they have been asked for.
     pub gradients: Option<BTreeMap<usize, RowCotangents>>,
@@ -45,30 +45,30 @@ pub struct Swept {
 }
 
 impl Swept {
-    /// A subquery that has not been swept. `of` is the column of the input with the number of the row of the region whose value it has.
-    pub fn new(sweep: usize, region: Segment, of: Option<Column>, sweeping: Sweeping) -> Self {
+    /// A subquery that has not been swept. `of` is the column of the input with the number of the row of the segment whose value it has.
+    pub fn new(sweep: usize, segment: Segment, of: Option<Column>, sweeping: Sweeping) -> Self {
         let tells_inactive = sweeping.keeps_zeros;
-        Self { sweep, region, of, gradients: None, tells_inactive, derivatives: vec![], is_looked_up: false }
+        Self { sweep, segment, of, gradients: None, tells_inactive, derivatives: vec![], is_looked_up: false }
     }
 
-    /// The region, and the column of it with the numbers of its rows, unless it has one row.
+    /// The segment, and the column of it with the numbers of its rows, unless it has one row.
     pub fn values(&self) -> (&Segment, Option<&Column>) {
-        (&self.region, self.of.as_ref().and(self.region.columns.get(1)))
+        (&self.segment, self.of.as_ref().and(self.segment.columns.get(1)))
     }
 
-    /// The input with something beside it that its rows have in common, or that belongs to the row of the region whose value they have.
+    /// The input with something beside it that its rows have in common, or that belongs to the row of the segment whose value they have.
     pub fn put_beside(&self, input: LogicalPlan, other: LogicalPlan, of: Option<Column>) -> Result<LogicalPlan> {
         let on = self.of_value(of);
         let join_type = if on.is_empty() { JoinType::Inner } else { JoinType::Left };
         joined(input, other, on, None, join_type, NullEquality::NullEqualsNothing)
     }
 
-    /// What there need not be for every row of the region.
+    /// What there need not be for every row of the segment.
     pub fn or_zero(&self, derivative: Expr) -> Expr {
         if self.of.is_some() { coalesce(vec![derivative, lit(0.0)]) } else { derivative }
     }
 
-    /// That the row of the region is the one whose value a row of the input has, as keys of a join.
+    /// That the row of the segment is the one whose value a row of the input has, as keys of a join.
     fn of_value(&self, of: Option<Column>) -> Vec<(Expr, Expr)> {
         let keys = self.of.iter().cloned().zip(of);
         keys.map(|(own, of)| (Expr::Column(own), Expr::Column(of))).collect()

@@ -24,7 +24,7 @@ pub struct Variables {
     /// The columns of the input that are variables.
     pub columns: Vec<Numbered>,
     /// What lies between them and the subqueries.
-    pub stages: Residuals,
+    pub residuals: Residuals,
 }
 
 /// A column of the input that is a variable.
@@ -40,7 +40,7 @@ pub struct Numbered {
 }
 
 impl Variables {
-    /// The gradients by relation of a value, or of one for each row of a region, with the column of it that numbers the rows. Those that
+    /// The gradients by relation of a value, or of one for each row of a segment, with the column of it that numbers the rows. Those that
     /// several references to a relation read are computed once.
     pub fn gradients(
         &self,
@@ -50,7 +50,7 @@ impl Variables {
         sweeping: Sweeping,
     ) -> Result<BTreeMap<usize, RowCotangents>> {
         let mut found = BTreeMap::new();
-        for (relation, gradient) in gradients(values, &self.stages, names, tangent, sweeping)? {
+        for (relation, gradient) in gradients(values, &self.residuals, names, tangent, sweeping)? {
             let mut cells = self.columns.iter().filter(|column| column.relation == relation).map(|column| &column.cell);
             let first = cells.next().map(|cell| &cell.number);
             let is_shared = cells.any(|cell| Some(&cell.number) != first);

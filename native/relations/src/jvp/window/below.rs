@@ -13,7 +13,7 @@ use crate::plan::pull_up_column::lifted;
 use crate::tangents::linearize::reads;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
-use crate::vocabulary::nodes::above_queries;
+use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::origin::{Origin, origin};
 use xql_autodiff::vocabulary::types::can_vary;
 
@@ -132,7 +132,7 @@ fn lets_lift(node: &LogicalPlan) -> bool {
         | LogicalPlan::Distinct(Distinct::On(_))
         | LogicalPlan::Unnest(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => true,
+        | non_query_nodes!() => true,
     }
 }
 

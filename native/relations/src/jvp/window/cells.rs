@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::plan::pull_up_column::lifted;
 use crate::vocabulary::names::Names;
-use crate::vocabulary::nodes::above_queries;
+use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::origin::{Origin, origin};
 
 /// The plan with the number of the cell that column number `index` has in a row.
@@ -117,7 +117,7 @@ pub fn has_cells_of_its_own(plan: &LogicalPlan, index: usize) -> Result<bool> {
         | LogicalPlan::Values(_)
         | LogicalPlan::Distinct(Distinct::On(_))
         | LogicalPlan::Extension(_)
-        | above_queries!() => false,
+        | non_query_nodes!() => false,
     };
     if repeats {
         return Ok(false);

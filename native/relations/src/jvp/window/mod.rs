@@ -1,6 +1,6 @@
 //! Window functions.
 //!
-//! Where all rows of the variable move together, a function has its formula, as an aggregate has. `own_cell` has the derivative by the
+//! Where all rows of the variable move together, a function has its formula, as an aggregate has. `own_row` has the derivative by the
 //! cell of the variable that each row has, for which `cells` numbers these and `below` finds the windows that a window reads.
 
 mod below;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::direction::Variable;
-use super::propagate::{Carried, Propagation, Reading, Request};
+use super::propagate::{Carried, NodeRequest, Perturb, Propagation};
 use crate::aggregate_rules::{Over, arguments};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Linearized, Tangent};
@@ -22,9 +22,9 @@ use crate::vocabulary::names::with_columns;
 use functions::{Windows, over_columns, with_windows_over_columns};
 
 /// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.
-pub fn window(carrier: &mut Propagation, window: Window, requests: &[Request]) -> Result<Carried> {
-    let by_rows = |request: &&(usize, &Request)| {
-        request.1.asked.reading != Reading::Together && matches!(request.1.inputs[0], Variable::Column(_))
+pub fn window(carrier: &mut Propagation, window: Window, requests: &[NodeRequest]) -> Result<Carried> {
+    let by_rows = |request: &&(usize, &NodeRequest)| {
+        request.1.asked.reading != Perturb::AllRows && matches!(request.1.inputs[0], Variable::Column(_))
     };
     let active: Vec<_> = requests.iter().enumerate().filter(|(_, request)| request.is_active()).collect();
     let Some((direction, request)) = active.iter().find(by_rows) else {
@@ -37,9 +37,9 @@ pub fn window(carrier: &mut Propagation, window: Window, requests: &[Request]) -
     let windows = Windows::of(window, carrier.names)?;
     match request.asked.reading {
         _ if !carrier.recursions.is_empty() => of_iterations(carrier, windows, requests),
-        Reading::WindowsFixed => fixed(carrier, windows, requests),
-        Reading::OwnRow { by_value } => own_row::by_own_cell(carrier, *direction, &windows, request, by_value),
-        Reading::Together => of_all_rows(carrier, &windows, requests),
+        Perturb::OwnRowFrozenWindows => fixed(carrier, windows, requests),
+        Perturb::OwnRow { by_value } => own_row::by_own_cell(carrier, *direction, &windows, request, by_value),
+        Perturb::AllRows => of_all_rows(carrier, &windows, requests),
     }
 }
 
@@ -58,7 +58,7 @@ pub fn window(carrier: &mut Propagation, window: Window, requests: &[Request]) -
 ///     Projection: w, x, id, jvp(w * x, w, 1) AS ∂argument of sum
 ///       TableScan: t
 /// ```
-fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[Request]) -> Result<Carried> {
+fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeRequest]) -> Result<Carried> {
     let Windows { input, functions, shown } = windows;
     let asked = carrier.directions.iter().zip(requests).map(|(direction, request)| {
         let wanted = &request.asked.wanted;
@@ -107,7 +107,7 @@ fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[Request
 }
 
 /// The columns of the input keep their tangents, and the functions stay as they are.
-fn fixed(carrier: &mut Propagation, windows: Windows, requests: &[Request]) -> Result<Carried> {
+fn fixed(carrier: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<Carried> {
     let asked = requests.iter().map(|request| request.of_input(0, windows.passed_on(&request.asked.wanted))).collect();
     let carried = carrier.carry(windows.input, asked)?;
     let plan = LogicalPlan::Window(Window::try_new(windows.functions, Arc::new(carried.plan))?);
@@ -115,7 +115,7 @@ fn fixed(carrier: &mut Propagation, windows: Windows, requests: &[Request]) -> R
 }
 
 /// Functions of what varies over the rows of one iteration are refused: which cell these rows have is not carried along.
-fn of_iterations(carrier: &mut Propagation, windows: Windows, requests: &[Request]) -> Result<Carried> {
+fn of_iterations(carrier: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<Carried> {
     let input = &windows.input;
     let asked = carrier.directions.iter().zip(requests).map(|(direction, request)| {
         let read = windows.wanted(&request.asked.wanted).flat_map(|(_, function)| arguments(function));

@@ -33,7 +33,7 @@ use crate::aggregate_rules::own_row::{OwnRow, is_known_by_own_cell, or_zero};
 use crate::aggregate_rules::{Guarded, Over, arguments};
 use crate::jvp::dependence::varies;
 use crate::jvp::direction::{Direction, Variable};
-use crate::jvp::propagate::{Asked, Carried, Propagation, Reading, Request};
+use crate::jvp::propagate::{Carried, NodeRequest, Perturb, Propagation, TangentRequest};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
@@ -104,7 +104,7 @@ pub fn by_own_cell(
     carrier: &mut Propagation,
     direction: usize,
     windows: &Windows,
-    request: &Request,
+    request: &NodeRequest,
     by_value: bool,
 ) -> Result<Carried> {
     let Variable::Column(variable) = request.inputs[0] else {
@@ -123,7 +123,7 @@ pub fn by_own_cell(
     };
     let below = windows.passed_on(wanted);
     let shown_below = below.iter().map(|index| columns_below[*index].clone()).collect();
-    let passes = own.passes(&mut plan, Reading::OwnRow { by_value }, shown_below, &varying)?;
+    let passes = own.passes(&mut plan, Perturb::OwnRow { by_value }, shown_below, &varying)?;
 
     let mut tangents = Tangents::default();
     for index in below {
@@ -210,7 +210,7 @@ impl OwnRows<'_, '_> {
     fn passes(
         &mut self,
         plan: &mut LogicalPlan,
-        reading: Reading,
+        reading: Perturb,
         mut wanted: Vec<Column>,
         varying: &[Varying],
     ) -> Result<Passes> {
@@ -231,7 +231,7 @@ impl OwnRows<'_, '_> {
         }
         let all = self.pass(plan, reading, read)?;
         let read = self.read(plan, sums.iter().map(|(function, _)| *function))?;
-        let own = self.pass(plan, Reading::WindowsFixed, read)?;
+        let own = self.pass(plan, Perturb::OwnRowFrozenWindows, read)?;
         let mut along: Vec<(Column, Pass)> = vec![];
         for value in sums.iter().flat_map(|(_, lower)| *lower) {
             if along.iter().any(|(known, _)| known == value) {
@@ -331,10 +331,10 @@ impl OwnRows<'_, '_> {
     }
 
     /// Carries tangents of columns up to a plan, which gets columns for them.
-    fn pass(&mut self, plan: &mut LogicalPlan, reading: Reading, wanted: BTreeSet<usize>) -> Result<Pass> {
+    fn pass(&mut self, plan: &mut LogicalPlan, reading: Perturb, wanted: BTreeSet<usize>) -> Result<Pass> {
         let schema = Arc::clone(plan.schema());
         let variable = Variable::Column(schema.index_of_column(&self.of)?);
-        let asked = Asked { variable, reading, wanted };
+        let asked = TangentRequest { variable, reading, wanted };
         let (with_tangents, tangents) = self.carrier.carry_in(self.direction, std::mem::take(plan), asked)?;
         *plan = with_tangents;
         Ok(Pass { schema, tangents })
@@ -351,7 +351,7 @@ impl OwnRows<'_, '_> {
             cell: None,
             ..self.direction().clone()
         };
-        let asked = Asked { variable: Variable::Column(index), reading: Reading::WindowsFixed, wanted };
+        let asked = TangentRequest { variable: Variable::Column(index), reading: Perturb::OwnRowFrozenWindows, wanted };
         let (with_tangents, tangents) = self.carrier.carry_along(direction, std::mem::take(plan), asked)?;
         *plan = with_tangents;
         Ok(Pass { schema, tangents })

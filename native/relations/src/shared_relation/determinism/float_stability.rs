@@ -6,7 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan, Operator};
 
 use crate::shared_relation::relation::SharedRelation;
 use crate::vocabulary::names::is_added;
-use crate::vocabulary::nodes::above_queries;
+use crate::vocabulary::nodes::non_query_nodes;
 
 /// Refuses a plan of the derivative that finds rows again by a value whose last digits may be others the next time.
 ///
@@ -38,7 +38,7 @@ pub fn check_found_again(plan: &LogicalPlan) -> Result<()> {
             | LogicalPlan::Unnest(_)
             | LogicalPlan::RecursiveQuery(_)
             | LogicalPlan::Extension(_)
-            | above_queries!() => {}
+            | non_query_nodes!() => {}
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -132,7 +132,7 @@ pub fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
         | LogicalPlan::Distinct(_)
         | LogicalPlan::Unnest(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => is_rounded_in(&plan.schema().columns()[index], &plan.inputs()),
+        | non_query_nodes!() => is_rounded_in(&plan.schema().columns()[index], &plan.inputs()),
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::float_stability::is_rounded;
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::nodes::{above_queries, with_expressions};
+use crate::vocabulary::nodes::{non_query_nodes, with_expressions};
 
 /// The columns by which the rows of a plan are in one order only, the first first: rows that are equal in these are one as good as
 /// the other.
@@ -69,7 +69,7 @@ fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => all.collect(),
+        | non_query_nodes!() => all.collect(),
     }
 }
 
@@ -172,7 +172,7 @@ pub fn in_one_order(plan: LogicalPlan) -> Result<LogicalPlan> {
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::Extension(_)
-        | above_queries!()) => Ok(Transformed::no(node)),
+        | non_query_nodes!()) => Ok(Transformed::no(node)),
     })?;
     Ok(ordered.data)
 }
@@ -215,7 +215,7 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::Extension(_)
-        | above_queries!() => false,
+        | non_query_nodes!() => false,
     }
 }
 

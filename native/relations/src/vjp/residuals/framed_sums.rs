@@ -1,4 +1,4 @@
-//! Sums over frames of the rows of a stage.
+//! Sums over frames of the rows of a residual.
 
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, internal_err};
 use datafusion_expr::builder::union;
@@ -71,7 +71,7 @@ impl FramedSum {
     }
 }
 
-/// All rows of a stage with the sums of the cotangents of the frames that they are in.
+/// All rows of a residual with the sums of the cotangents of the frames that they are in.
 ///
 /// ```text
 /// WindowAggr: sum_of_frames(∂cotangent, low, high) PARTITION BY p ORDER BY number
@@ -97,7 +97,7 @@ pub fn transposed(
     with_windows(with_columns(rows, of_frames)?, windows)
 }
 
-/// The rows of a stage that frames with a cotangent reach, once for each of the values that the cotangents are by.
+/// The rows of a residual that frames with a cotangent reach, once for each of the values that the cotangents are by.
 ///
 /// One window would add the cotangents of all values. So each row with a cotangent is joined to the rows of its frame:
 ///
@@ -112,7 +112,7 @@ pub fn transposed(
 ///       the cotangents of the other columns
 /// ```
 pub struct ByValue<'r> {
-    /// The rows of the stage.
+    /// The rows of the residual.
     pub rows: &'r LogicalPlan,
     /// The column with their numbers.
     pub number: &'r Column,
@@ -150,7 +150,7 @@ impl Contributions {
 
     /// Their sums by rows and values, and the columns with the numbers of both.
     fn summed(self) -> Result<(LogicalPlan, [Column; 2])> {
-        let Some(all) = self.all else { return internal_err!("a stage has no cotangents") };
+        let Some(all) = self.all else { return internal_err!("a residual has no cotangents") };
         let keys = self.keys.map(Column::new_unqualified);
         let sums = self.cotangents.into_iter().map(|column| sum(Expr::Column(column.clone())).alias(column.name));
         let by = keys.iter().cloned().map(Expr::Column).collect();

@@ -1,4 +1,4 @@
-//! Residuals with groups of the rows of a region.
+//! Residuals with groups of the rows of a segment.
 
 use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
 use datafusion_expr::expr::AggregateFunction;
@@ -25,9 +25,9 @@ pub enum Members {
     Any,
 }
 
-/// Groups of the rows of a region by keys.
+/// Groups of the rows of a segment by keys.
 pub struct Groups {
-    /// The region.
+    /// The segment.
     below: Segment,
     /// The keys, among its columns.
     keys: Vec<Column>,
@@ -61,7 +61,7 @@ impl Table {
 }
 
 impl Groups {
-    /// A stage with the groups of the rows of a region: first their keys, then the aggregates, each with the call as the user wrote it.
+    /// A residual with the groups of the rows of a segment: first their keys, then the aggregates, each with the call as the user wrote it.
     pub fn computed(
         mut below: Segment,
         keys: Vec<Column>,
@@ -121,17 +121,17 @@ impl Groups {
     /// ```
     pub fn pullback(
         &self,
-        stage: &Stored,
+        residual: &Stored,
         total: RowCotangents,
         keeps_zeros: bool,
         names: &mut Names,
     ) -> Result<PulledBack<'_>> {
-        let of_columns = self.aggregates.iter().zip(&stage.varying).zip(total.of_columns());
+        let of_columns = self.aggregates.iter().zip(&residual.varying).zip(total.of_columns());
         let reached = of_columns.filter_map(|((partials, position), cotangent)| {
             Some(Reached { partials, position: *position, cotangent: cotangent?, ties: None })
         });
         let mut reached = reached.collect();
-        let groups = self.with_cotangents(stage, total, &mut reached, names)?;
+        let groups = self.with_cotangents(residual, total, &mut reached, names)?;
         let rows = self.with_groups(groups.plan, &groups.columns)?;
         let mut cotangents = Cotangents::default();
         for Reached { partials, position, cotangent, ties } in reached {
@@ -151,7 +151,7 @@ impl Groups {
     /// The groups with their cotangents and ties, under names of their own.
     fn with_cotangents(
         &self,
-        stage: &Stored,
+        residual: &Stored,
         total: RowCotangents,
         reached: &mut Vec<Reached>,
         names: &mut Names,
@@ -160,7 +160,7 @@ impl Groups {
         let has_ties = reached.iter().any(|column| column.partials.has_ties());
         let of = total.of.clone().map(Expr::Column);
         let (mut groups, total) = if has_ties || total.own.is_empty() {
-            let own = stage.scan(names)?;
+            let own = residual.scan(names)?;
             (Table::of(own.plan, own.columns), Some(total))
         } else {
             (Table::of(total.plan, total.own), None)
@@ -215,7 +215,7 @@ impl Groups {
 
     /// The rows below, each with its group.
     ///
-    /// An inner join would take keys that may be NULL apart (see [`told_apart`](crate::vjp::segment::told_apart)), which costs. One
+    /// An inner join would take keys that may be NULL apart (see [`null_safe_keys`](crate::vjp::segment::null_safe_keys)), which costs. One
     /// that keeps all rows DataFusion leaves as it is, and a row whose group has no cotangents contributes nothing.
     fn with_groups(&self, groups: LogicalPlan, by_group: &[Expr]) -> Result<LogicalPlan> {
         let rows = self.below.plan.clone();

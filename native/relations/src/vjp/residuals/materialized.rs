@@ -1,4 +1,4 @@
-//! What all stages have: rows that are stored, and cotangents that go on.
+//! What all residuals have: rows that are stored, and cotangents that go on.
 
 use datafusion_common::{Column, Result};
 use datafusion_expr::LogicalPlan;
@@ -9,7 +9,7 @@ use crate::vjp::cotangents::Cotangents;
 use crate::vjp::segment::Segment;
 use crate::vocabulary::names::Names;
 
-/// The rows of a stage.
+/// The rows of a residual.
 #[derive(Clone)]
 pub struct Stored {
     /// The relation. Its last column numbers the rows if they vary, unless there is one row only.
@@ -27,9 +27,9 @@ impl Stored {
     }
 }
 
-/// What the cotangents of a stage are to the region that it is computed from.
+/// What the cotangents of a residual are to the segment that it is computed from.
 pub struct PulledBack<'s> {
-    /// The region.
+    /// The segment.
     pub below: &'s Segment,
     /// Its rows, with columns that the cotangents read.
     pub rows: LogicalPlan,

@@ -1,8 +1,8 @@
 //! Residuals: relations between the variable and the value that are computed once and read as often as needed.
 //!
-//! A kind of stage says two things: how its rows are computed (`computed`), and how their cotangents go on to the rows that they are
-//! computed from (`pullback`). [`rows`] are those of a region, one by one, and [`groups`] are groups of them. Those of a recursive query
-//! have stages of their own, which each iteration computes.
+//! A kind of residual says two things: how its rows are computed (`computed`), and how their cotangents go on to the rows that they are
+//! computed from (`pullback`). [`rows`] are those of a segment, one by one, and [`groups`] are groups of them. Those of a recursive query
+//! have residuals of their own, which each iteration computes.
 
 mod framed_sums;
 mod groups;
@@ -27,7 +27,7 @@ use super::row_ids::RowVariable;
 use super::segment::{Leaf, ResidualId, Segment};
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::names::Names;
-use crate::vocabulary::nodes::{above_queries, any_node, draws_itself};
+use crate::vocabulary::nodes::{any_node, draws_itself, non_query_nodes};
 
 /// A relation that is computed once.
 pub struct Residual {
@@ -37,15 +37,15 @@ pub struct Residual {
     pub kind: Kind,
 }
 
-/// Where the rows of a stage come from.
+/// Where the rows of a residual come from.
 pub enum Kind {
     /// They are those of the variable of this number.
     Variable(usize),
     /// They do not vary.
     Constant,
-    /// They are those of a region.
+    /// They are those of a segment.
     Rows(Rows),
-    /// They are groups of the rows of a region.
+    /// They are groups of the rows of a segment.
     Groups(Groups),
     /// They are those of all iterations of a recursive query.
     Iterations(Box<Iterations>),
@@ -57,29 +57,29 @@ pub struct Iterations {
     pub query: String,
     /// Its columns, under the names that it gives them.
     pub columns: SchemaRef,
-    /// The stage with the first rows, among the stages around.
+    /// The residual with the first rows, among the residuals around.
     pub start: ResidualId,
     /// The positions of its columns that vary.
     pub first_varying: Vec<usize>,
-    /// The stages of an iteration.
+    /// The residuals of an iteration.
     pub body: Residuals,
-    /// The stage with the rows of an iteration, among these.
+    /// The residual with the rows of an iteration, among these.
     pub rows: ResidualId,
 }
 
-/// What the stages of an iteration begin with, as variables: number 0 are the rows of the iteration before, and after them come stages
+/// What the residuals of an iteration begin with, as variables: number 0 are the rows of the iteration before, and after them come residuals
 /// around the iterations.
 pub struct Begin {
     /// The rows of the iteration before.
     pub before: Stored,
-    /// The stages around that iterations read.
+    /// The residuals around that iterations read.
     pub around: Vec<ResidualId>,
-    /// The stages that have the rows of nodes which are the same in all iterations, by the numbers that the nodes have around.
+    /// The residuals that have the rows of nodes which are the same in all iterations, by the numbers that the nodes have around.
     pub known: HashMap<usize, ResidualId>,
 }
 
 impl Residual {
-    /// Carries the cotangents of its rows on to the region that they are computed from. There is none below a variable or a constant,
+    /// Carries the cotangents of its rows on to the segment that they are computed from. There is none below a variable or a constant,
     /// and iterations have many.
     pub fn pullback(
         &self,
@@ -95,11 +95,11 @@ impl Residual {
     }
 }
 
-/// The stages by which values depend on variables.
+/// The residuals by which values depend on variables.
 #[derive(Default)]
 pub struct Residuals {
-    stages: Vec<Residual>,
-    /// The stages of nodes by their numbers, with how many columns the nodes have.
+    residuals: Vec<Residual>,
+    /// The residuals of nodes by their numbers, with how many columns the nodes have.
     known: HashMap<usize, (ResidualId, usize)>,
     /// The numbers of those nodes that have exactly one row.
     single: HashSet<usize>,
@@ -110,7 +110,7 @@ pub struct Residuals {
 }
 
 impl Residuals {
-    /// The stages of an iteration, before which come these rows.
+    /// The residuals of an iteration, before which come these rows.
     pub fn after(before: Stored) -> Self {
         let begin = Begin { before, around: vec![], known: HashMap::new() };
         Self { begin: Some(begin), ..Self::default() }
@@ -128,17 +128,17 @@ impl Residuals {
         nodes.enter(plan, &|node| is_variable(node, begin.as_ref(), variables))
     }
 
-    /// The stages by their numbers.
+    /// The residuals by their numbers.
     pub fn all(&self) -> &[Residual] {
-        &self.stages
+        &self.residuals
     }
 
-    /// The stage of a node, if it has one, and how many columns the node has.
+    /// The residual of a node, if it has one, and how many columns the node has.
     pub fn of(&self, node: Node) -> Option<(ResidualId, usize)> {
         self.known.get(&node.id).copied()
     }
 
-    /// Notes which stage a node with so many columns is.
+    /// Notes which residual a node with so many columns is.
     pub fn know(&mut self, node: Node, id: ResidualId, width: usize) {
         self.known.insert(node.id, (id, width));
     }
@@ -153,49 +153,49 @@ impl Residuals {
         self.single.contains(&node.id)
     }
 
-    /// Whether the rows of a stage have numbers.
+    /// Whether the rows of a residual have numbers.
     pub fn is_numbered(&self, id: ResidualId) -> bool {
-        self.stages.get(id).is_some_and(|stage| stage.stored.relation.is_numbered())
+        self.residuals.get(id).is_some_and(|residual| residual.stored.relation.is_numbered())
     }
 
-    /// Adds a stage.
+    /// Adds a residual.
     pub fn add(&mut self, stored: Stored, kind: Kind) -> ResidualId {
-        self.stages.push(Residual { stored, kind });
-        self.stages.len() - 1
+        self.residuals.push(Residual { stored, kind });
+        self.residuals.len() - 1
     }
 
-    /// A region that reads a stage, with the number of the row behind its columns if it has one.
+    /// A segment that reads a residual, with the number of the row behind its columns if it has one.
     fn whole(&self, id: ResidualId, names: &mut Names) -> Result<Segment> {
-        let Some(Residual { stored: stage, .. }) = self.stages.get(id) else {
-            return internal_err!("stage {id} is missing");
+        let Some(Residual { stored: residual, .. }) = self.residuals.get(id) else {
+            return internal_err!("residual {id} is missing");
         };
-        let mut region = stage.scan(names)?;
-        region.single = stage.single;
-        let row = region.columns.last().filter(|_| stage.relation.is_numbered()).cloned();
-        let read = |index: &usize| Some(region.columns.get(*index)?.name.clone());
-        let read: Vec<_> = stage.varying.iter().filter_map(read).collect();
+        let mut segment = residual.scan(names)?;
+        segment.single = residual.single;
+        let row = segment.columns.last().filter(|_| residual.relation.is_numbered()).cloned();
+        let read = |index: &usize| Some(segment.columns.get(*index)?.name.clone());
+        let read: Vec<_> = residual.varying.iter().filter_map(read).collect();
         if !read.is_empty() {
-            let own = region.columns.clone();
-            region.varying.extend(read.iter().cloned());
-            region.leaves.push(Leaf { stage: id, row, present: None, columns: read, own, repeated: false });
+            let own = segment.columns.clone();
+            segment.varying.extend(read.iter().cloned());
+            segment.leaves.push(Leaf { residual: id, row, present: None, columns: read, own, repeated: false });
         }
-        Ok(region)
+        Ok(segment)
     }
 
-    /// A region that reads a stage, of which `width` columns are those of the node that it stands for.
+    /// A segment that reads a residual, of which `width` columns are those of the node that it stands for.
     pub fn reader(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
-        let mut region = self.whole(id, names)?;
-        region.columns.truncate(width);
-        Ok(region)
+        let mut segment = self.whole(id, names)?;
+        segment.columns.truncate(width);
+        Ok(segment)
     }
 
-    /// The same with the number of the row as one more column. A stage has columns between, of the region that it is computed from.
+    /// The same with the number of the row as one more column. A residual has columns between, of the segment that it is computed from.
     pub fn numbered(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
-        let mut region = self.whole(id, names)?;
-        let row = region.columns.pop();
-        region.columns.truncate(width);
-        region.columns.extend(row);
-        Ok(region)
+        let mut segment = self.whole(id, names)?;
+        let row = segment.columns.pop();
+        segment.columns.truncate(width);
+        segment.columns.extend(row);
+        Ok(segment)
     }
 }
 
@@ -213,8 +213,8 @@ impl Begin {
     }
 }
 
-/// Whether a plan needs no stage: it is cheap to compute twice, and has the same rows both times.
-pub fn needs_no_stage(plan: &LogicalPlan) -> Result<bool> {
+/// Whether a plan needs no residual: it is cheap to compute twice, and has the same rows both times.
+pub fn needs_no_residual(plan: &LogicalPlan) -> Result<bool> {
     let is_dear = any_node(plan, |node| {
         Ok(match node {
             LogicalPlan::TableScan(_)
@@ -235,7 +235,7 @@ pub fn needs_no_stage(plan: &LogicalPlan) -> Result<bool> {
             | LogicalPlan::Unnest(_)
             | LogicalPlan::RecursiveQuery(_)
             | LogicalPlan::Extension(_)
-            | above_queries!() => true,
+            | non_query_nodes!() => true,
         })
     })?;
     Ok(!is_dear)

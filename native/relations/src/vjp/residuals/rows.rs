@@ -1,4 +1,4 @@
-//! Residuals with the rows of a region, one by one.
+//! Residuals with the rows of a segment, one by one.
 
 use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
 use datafusion_expr::{Expr, LogicalPlan, Projection};
@@ -13,9 +13,9 @@ use crate::vjp::cotangents::{Cotangents, RowCotangents};
 use crate::vjp::segment::{Segment, joined};
 use crate::vocabulary::names::{Names, columns, named};
 
-/// The rows of a region as they were computed.
+/// The rows of a segment as they were computed.
 pub struct Rows {
-    /// The region over the stored rows, with their number as its last column.
+    /// The segment over the stored rows, with their number as its last column.
     below: Segment,
     /// The columns that vary.
     varying: Vec<Column>,
@@ -24,21 +24,21 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// A stage with the rows of a region, of which some columns are sums over frames. Its first columns are those of the region, the
+    /// A residual with the rows of a segment, of which some columns are sums over frames. Its first columns are those of the segment, the
     /// others what a sweep through it reads.
-    pub fn computed(mut region: Segment, sums: Vec<FramedSum>, names: &mut Names) -> Result<(Stored, Self)> {
-        let repeated = std::mem::take(&mut region.columns);
-        region.columns = region.apart(repeated, names)?;
-        let mut all = region.columns.clone();
-        let mut read: HashSet<_> = region.steps.iter().flat_map(|step| columns_read(&step.expr)).collect();
-        read.extend(region.leaves.iter().flat_map(|leaf| [&leaf.row, &leaf.present]).flatten().cloned());
-        let others = region.plan.schema().columns().into_iter();
-        all.extend(others.filter(|column| !region.columns.contains(column) && read.contains(column)));
-        for leaf in &mut region.leaves {
+    pub fn computed(mut segment: Segment, sums: Vec<FramedSum>, names: &mut Names) -> Result<(Stored, Self)> {
+        let repeated = std::mem::take(&mut segment.columns);
+        segment.columns = segment.apart(repeated, names)?;
+        let mut all = segment.columns.clone();
+        let mut read: HashSet<_> = segment.steps.iter().flat_map(|step| columns_read(&step.expr)).collect();
+        read.extend(segment.leaves.iter().flat_map(|leaf| [&leaf.row, &leaf.present]).flatten().cloned());
+        let others = segment.plan.schema().columns().into_iter();
+        all.extend(others.filter(|column| !segment.columns.contains(column) && read.contains(column)));
+        for leaf in &mut segment.leaves {
             leaf.own.clear();
         }
         let exprs: Vec<_> = all.iter().cloned().map(Expr::Column).collect();
-        let plan = named(std::mem::take(&mut region.plan), &exprs, names)?;
+        let plan = named(std::mem::take(&mut segment.plan), &exprs, names)?;
         let relation = Arc::new(SharedRelation::numbered(names.part("rows"), plan, &names.part("row")));
         let scan = relation.scan()?;
         let own = columns(scan.schema()).into_iter().zip(&all);
@@ -46,13 +46,14 @@ impl Rows {
         let mut own: Vec<_> = own.collect();
         let row = Column::new_unqualified(names.part("row"));
         own.extend(columns(scan.schema()).pop().map(|number| number.alias(row.name.clone())));
-        region.plan = LogicalPlan::Projection(Projection::try_new(own, Arc::new(scan))?);
-        let positions: Vec<_> =
-            (0..region.columns.len()).filter(|index| region.varying.contains(&region.columns[*index].name)).collect();
-        let varying = positions.iter().map(|index| region.columns[*index].clone()).collect();
-        region.columns.push(row);
+        segment.plan = LogicalPlan::Projection(Projection::try_new(own, Arc::new(scan))?);
+        let positions: Vec<_> = (0..segment.columns.len())
+            .filter(|index| segment.varying.contains(&segment.columns[*index].name))
+            .collect();
+        let varying = positions.iter().map(|index| segment.columns[*index].clone()).collect();
+        segment.columns.push(row);
         let stored = Stored { relation, single: false, varying: positions };
-        Ok((stored, Self { below: region, varying, sums }))
+        Ok((stored, Self { below: segment, varying, sums }))
     }
 
     /// The rows as they were computed, each with its cotangents.

@@ -1,4 +1,4 @@
-//! Window functions over the region of their input.
+//! Window functions over the segment of their input.
 
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::WindowFunction;
@@ -11,7 +11,7 @@ use crate::vjp::expressions::computed;
 use crate::vjp::linearize::SegmentBuilder;
 use crate::vjp::segment::Segment;
 
-/// A window function over columns of a region, and the call as the user wrote it.
+/// A window function over columns of a segment, and the call as the user wrote it.
 pub struct Function<'w> {
     /// The function over the columns.
     pub call: WindowFunction,
@@ -19,9 +19,9 @@ pub struct Function<'w> {
     pub original: &'w Expr,
 }
 
-/// The region of the input of windows, with all that they read, and the windows over it.
+/// The segment of the input of windows, with all that they read, and the windows over it.
 pub fn functions<'w>(builder: &mut SegmentBuilder, window: &'w Window) -> Result<(Segment, Vec<Function<'w>>)> {
-    let mut region = builder.region(&window.input)?;
+    let mut segment = builder.segment(&window.input)?;
     let mut functions = vec![];
     for original in &window.window_expr {
         let Expr::WindowFunction(call) = original.clone().unalias_nested().data else {
@@ -35,17 +35,17 @@ pub fn functions<'w>(builder: &mut SegmentBuilder, window: &'w Window) -> Result
                 call.fun.name()
             );
         }
-        let call = over_columns(builder, *call, &mut region, window.input.schema())?;
+        let call = over_columns(builder, *call, &mut segment, window.input.schema())?;
         functions.push(Function { call, original });
     }
-    Ok((region, functions))
+    Ok((segment, functions))
 }
 
-/// A window function that reads columns of a region only, and constants.
+/// A window function that reads columns of a segment only, and constants.
 fn over_columns(
     builder: &mut SegmentBuilder,
     mut function: WindowFunction,
-    region: &mut Segment,
+    segment: &mut Segment,
     schema: &DFSchema,
 ) -> Result<WindowFunction> {
     let params = &mut function.params;
@@ -54,7 +54,7 @@ fn over_columns(
     let read = read.chain(params.order_by.iter_mut().map(|sort| &mut sort.expr));
     for expr in read.chain(params.filter.iter_mut().map(Box::as_mut)) {
         if !matches!(expr, Expr::Literal(..))
-            && let Some(column) = computed(builder, region, from_ref(expr), schema)?.pop()
+            && let Some(column) = computed(builder, segment, from_ref(expr), schema)?.pop()
         {
             *expr = Expr::Column(column);
         }

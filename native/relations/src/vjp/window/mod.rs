@@ -1,7 +1,7 @@
 //! Window functions by the numbers of rows.
 //!
-//! A row's frame is a range of row numbers. Its sum is a column of the stage with the rows, and what carries cotangents back sums those of
-//! the frames that a row is in (`frame_sums`). Another aggregate over it is one over the rows of a join of the stage with itself, as sums
+//! A row's frame is a range of row numbers. Its sum is a column of the residual with the rows, and what carries cotangents back sums those of
+//! the frames that a row is in (`frame_sums`). Another aggregate over it is one over the rows of a join of the residual with itself, as sums
 //! are where the plan has to have functions of DataFusion alone, and `lag` is the row whose number is the `lag` of the numbers.
 //!
 //! ```text
@@ -28,7 +28,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 
 use super::linearize::SegmentBuilder;
 use super::nodes::Node;
-use super::residuals::needs_no_stage;
+use super::residuals::needs_no_residual;
 use super::segment::Segment;
 use crate::aggregate_rules::frames::is_over_partition;
 use crate::jvp::VolatileColumns;
@@ -37,38 +37,38 @@ use functions::{Function, functions};
 use numbers::{Numbered, Output};
 use values::{Frames, Partition, aggregate, over_partition};
 
-/// Windows are sums beside the rows of a stage, or joins of these with themselves, but for those over whole partitions of rows that are cheap to read again:
+/// Windows are sums beside the rows of a residual, or joins of these with themselves, but for those over whole partitions of rows that are cheap to read again:
 /// these need not be stored beside their numbers.
 pub fn window(builder: &mut SegmentBuilder, node: Node, window: &Window) -> Result<Segment> {
     if window.window_expr.iter().any(is_volatile) {
-        let once = builder.stages.nodes.keep(drawn_below(window, builder.names)?);
-        return builder.region(&once);
+        let once = builder.residuals.nodes.keep(drawn_below(window, builder.names)?);
+        return builder.segment(&once);
     }
-    let (mut region, functions) = functions(builder, window)?;
+    let (mut segment, functions) = functions(builder, window)?;
     let mut varies = vec![];
     for Function { call, .. } in &functions {
         let mut argument_varies = false;
         for argument in &call.params.args {
-            argument_varies |= region.varies(argument)?;
+            argument_varies |= segment.varies(argument)?;
         }
-        let data_type = Expr::from(call.clone()).get_type(region.plan.schema())?;
+        let data_type = Expr::from(call.clone()).get_type(segment.plan.schema())?;
         varies.push(argument_varies && can_vary(&data_type));
     }
     let by_partition =
         functions.iter().zip(&varies).all(|(function, varies)| *varies && is_over_partition(&function.call));
-    if by_partition && needs_no_stage(&region.plan)? {
-        return by_groups(builder, window, region, &functions);
+    if by_partition && needs_no_residual(&segment.plan)? {
+        return by_groups(builder, window, segment, &functions);
     }
-    let width = region.columns.len();
-    let (outputs, sums) = Numbered { builder: &mut *builder, region: &mut region }.outputs(functions, &varies)?;
+    let width = segment.columns.len();
+    let (outputs, sums) = Numbered { builder: &mut *builder, segment: &mut segment }.outputs(functions, &varies)?;
     if !varies.contains(&true) {
-        return builder.stored(node, region);
+        return builder.stored(node, segment);
     }
-    let total = region.columns.len();
-    let stage = builder.rows_with(region, sums)?;
-    let mut outer = builder.stages.numbered(stage, total, builder.names)?;
+    let total = segment.columns.len();
+    let residual = builder.rows_with(segment, sums)?;
+    let mut outer = builder.residuals.numbered(residual, total, builder.names)?;
     let mut columns: Vec<_> = outer.columns[..width].to_vec();
-    let frames = Frames { stage, total };
+    let frames = Frames { residual, total };
     for output in outputs {
         columns.push(match output {
             Output::Column(position) => outer.columns[position].clone(),
@@ -80,17 +80,17 @@ pub fn window(builder: &mut SegmentBuilder, node: Node, window: &Window) -> Resu
 }
 
 /// Functions over whole partitions as groups of the input, which is read again for each.
-fn by_groups(builder: &mut SegmentBuilder, window: &Window, mut region: Segment, of: &[Function]) -> Result<Segment> {
-    let mut columns = region.columns.clone();
+fn by_groups(builder: &mut SegmentBuilder, window: &Window, mut segment: Segment, of: &[Function]) -> Result<Segment> {
+    let mut columns = segment.columns.clone();
     for (number, Function { call, original }) in of.iter().enumerate() {
         let (over, mut again) = functions(builder, window)?;
         let Function { call: by, .. } = again.swap_remove(number);
         let on = call.params.partition_by.iter().cloned().zip(by.params.partition_by.clone()).collect();
         let by = aggregate(&by, by.params.args.clone(), by.params.filter.clone());
-        columns.push(over_partition(builder, &mut region, Partition { over, on }, by, original)?);
+        columns.push(over_partition(builder, &mut segment, Partition { over, on }, by, original)?);
     }
-    region.columns = columns;
-    Ok(region)
+    segment.columns = columns;
+    Ok(segment)
 }
 
 /// Windows over what their functions draw, which a derivative must not draw again.

@@ -1,4 +1,4 @@
-//! What is added to a region for its windows: constant functions, the numbers of rows and frames, and sums over these.
+//! What is added to a segment for its windows: constant functions, the numbers of rows and frames, and sums over these.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, Result, ScalarValue, internal_err};
@@ -21,7 +21,7 @@ use crate::vjp::segment::Segment;
 use crate::vocabulary::names::with_columns;
 use xql_autodiff::vocabulary::types::is_float;
 
-/// A window function whose value varies, over columns of a stage by their positions.
+/// A window function whose value varies, over columns of a residual by their positions.
 pub struct Varying {
     /// The function.
     pub function: WindowFunction,
@@ -67,7 +67,7 @@ pub enum Output {
     Varying(Box<Varying>),
 }
 
-/// A function with what has been added to the region for it: its own value, or the number of each row.
+/// A function with what has been added to the segment for it: its own value, or the number of each row.
 enum First<'w> {
     Constant(Column),
     /// A sum of this project, whose cotangents are swept already.
@@ -76,7 +76,7 @@ enum First<'w> {
     Numbered(Box<(Function<'w>, Place)>),
 }
 
-/// A function with what has been added to the region for it: what it is over.
+/// A function with what has been added to the segment for it: what it is over.
 enum Second<'w> {
     Output(Output),
     /// The rows from one number to another.
@@ -108,12 +108,12 @@ struct Sum {
     data_type: DataType,
 }
 
-/// A region to which windows are added.
+/// A segment to which windows are added.
 pub struct Numbered<'b, 'a> {
-    /// What makes regions, which gives the names.
+    /// What makes segments, which gives the names.
     pub builder: &'b mut SegmentBuilder<'a>,
-    /// The region.
-    pub region: &'b mut Segment,
+    /// The segment.
+    pub segment: &'b mut Segment,
 }
 
 impl Numbered<'_, '_> {
@@ -164,7 +164,7 @@ impl Numbered<'_, '_> {
         Ok((outputs, sums))
     }
 
-    /// The outputs of functions, of which sums over frames are added to the region.
+    /// The outputs of functions, of which sums over frames are added to the segment.
     fn with_sums(&mut self, functions: Vec<Second>, sums: &mut Vec<FramedSum>) -> Result<Vec<Output>> {
         let mut windows = vec![];
         let mut framed = vec![];
@@ -195,23 +195,23 @@ impl Numbered<'_, '_> {
             self.position(read);
         }
         sums.push(sum);
-        self.region.varying.insert(column.name.clone());
+        self.segment.varying.insert(column.name.clone());
         Output::Column(self.position(column))
     }
 
     /// The sum or mean over the frame of each row, of which the windows are added to others.
     fn sum(&mut self, function: &WindowFunction, frame: Frame, windows: &mut Vec<Expr>) -> Result<Sum> {
         let params = &function.params;
-        let data_type = Expr::from(function.clone()).get_type(self.region.plan.schema())?;
+        let data_type = Expr::from(function.clone()).get_type(self.segment.plan.schema())?;
         let Some(argument) = params.args.first() else { return internal_err!("a sum of nothing") };
-        let mut summed = argument.clone().cast_to(&DataType::Float64, self.region.plan.schema())?;
+        let mut summed = argument.clone().cast_to(&DataType::Float64, self.segment.plan.schema())?;
         if let Some(takes_part) = params.filter.as_deref() {
             summed = when(takes_part.clone(), summed).end()?;
         }
         let Frame { number, bounds } = frame;
         // Bounds that windows compute themselves DataFusion would compute below all windows, where there is no number yet.
         let [low, high] = bounds.map(|bound| ("bound".to_owned(), bound));
-        let added = self.region.add(vec![("summed".to_owned(), summed), low, high], self.builder.names)?;
+        let added = self.segment.add(vec![("summed".to_owned(), summed), low, high], self.builder.names)?;
         let Ok([input, low, high]) = <[Column; 3]>::try_from(added) else {
             return internal_err!("a frame has two bounds");
         };
@@ -225,7 +225,7 @@ impl Numbered<'_, '_> {
         let sum = self.column(windows, Expr::from(call.clone()), "sum");
         let rows = match function.fun.name() {
             "avg" => {
-                let is_nullable = value.nullable(self.region.plan.schema())?;
+                let is_nullable = value.nullable(self.segment.plan.schema())?;
                 let one = if is_nullable { when(value.is_not_null(), lit(1.0)).end()? } else { lit(1.0) };
                 Some(self.column(windows, Expr::from(over(one)), "rows"))
             }
@@ -234,7 +234,7 @@ impl Numbered<'_, '_> {
         Ok(Sum { sum, rows, call, data_type })
     }
 
-    /// The value of a sum or mean whose windows the region has.
+    /// The value of a sum or mean whose windows the segment has.
     fn value(&mut self, Sum { sum, rows, call, data_type }: Sum) -> Result<(Column, FramedSum)> {
         let mut value = Expr::Column(sum.clone());
         let mut share = None;
@@ -243,13 +243,13 @@ impl Numbered<'_, '_> {
             value = binary_expr(value, Operator::Divide, rows.clone());
             share = Some(binary_expr(lit(1.0), Operator::Divide, rows));
         }
-        let value = value.cast_to(&data_type, self.region.plan.schema())?;
+        let value = value.cast_to(&data_type, self.segment.plan.schema())?;
         let mut values = vec![];
         let column = match value {
             Expr::Column(column) => column,
             value => self.column(&mut values, value, "value"),
         };
-        self.region.plan = with_columns(std::mem::take(&mut self.region.plan), values)?;
+        self.segment.plan = with_columns(std::mem::take(&mut self.segment.plan), values)?;
         let Some(mut framed) = FramedSum::of(&column, &call) else { return internal_err!("{column} is no sum") };
         framed.share = share;
         Ok((column, framed))
@@ -278,7 +278,7 @@ impl Numbered<'_, '_> {
             return Ok(Reached::Chosen { number, chosen: self.position(chosen) });
         }
         let bounds = self.bounds(function, place, windows)?.map(|bound| ("bound".to_owned(), bound));
-        let bounds = self.region.add(bounds.into(), self.builder.names)?;
+        let bounds = self.segment.add(bounds.into(), self.builder.names)?;
         let Ok(bounds) = <[Column; 2]>::try_from(bounds) else { return internal_err!("a frame has two bounds") };
         let bounds = bounds.map(|bound| self.position(bound));
         let extremum = match function.params.args.first() {
@@ -287,7 +287,7 @@ impl Numbered<'_, '_> {
             Some(value)
                 if is_extremum(function)
                     && has_own_row(&function.params)?
-                    && is_float(&value.get_type(self.region.plan.schema())?) =>
+                    && is_float(&value.get_type(self.segment.plan.schema())?) =>
             {
                 let extremum = in_window_of(function.clone(), function, &place.own);
                 Some(self.column(windows, Expr::from(extremum), "extremum"))
@@ -304,7 +304,7 @@ impl Numbered<'_, '_> {
         let Some(numbers) = &place.equal else { return rows_around(&function.params.window_frame, &place.own) };
         // What windows have in common DataFusion would compute below all of them, where there is no number yet.
         let numbers = numbers.clone().map(|number| ("number".to_owned(), cast(Expr::Column(number), DataType::Int64)));
-        let numbers = self.region.add(numbers.into(), self.builder.names)?;
+        let numbers = self.segment.add(numbers.into(), self.builder.names)?;
         let chosen = [first_value_udwf(), last_value_udwf()].into_iter().zip(numbers);
         let bounds = chosen.map(|(chosen, number)| {
             let bound = WindowFunction::new(WindowFunctionDefinition::WindowUDF(chosen), vec![Expr::Column(number)]);
@@ -342,29 +342,29 @@ impl Numbered<'_, '_> {
             let mut of = number.clone();
             if function.params.null_treatment == Some(NullTreatment::IgnoreNulls) {
                 let known = when(value.clone().is_not_null(), Expr::Column(of.clone())).end()?;
-                of = self.region.add(vec![("number".to_owned(), known)], self.builder.names)?.pop().unwrap_or(of);
+                of = self.segment.add(vec![("number".to_owned(), known)], self.builder.names)?.pop().unwrap_or(of);
             }
             *value = Expr::Column(of);
         }
         Ok(Expr::from(in_window_of(chosen, function, number)))
     }
 
-    /// The column of a window, which is added to others that the region will have.
+    /// The column of a window, which is added to others that the segment will have.
     fn column(&mut self, windows: &mut Vec<Expr>, expr: Expr, name: &str) -> Column {
         self.builder.names.column(expr, windows, |names| names.part(name))
     }
 
     fn add(&mut self, windows: Vec<Expr>) -> Result<()> {
         if !windows.is_empty() {
-            let plan = std::mem::take(&mut self.region.plan);
-            self.region.plan = with_windows(plan, windows)?;
+            let plan = std::mem::take(&mut self.segment.plan);
+            self.segment.plan = with_windows(plan, windows)?;
         }
         Ok(())
     }
 
-    /// The position of a column among those of the region, which is added if it is not one of them yet.
+    /// The position of a column among those of the segment, which is added if it is not one of them yet.
     fn position(&mut self, column: Column) -> usize {
-        let columns = &mut self.region.columns;
+        let columns = &mut self.segment.columns;
         let known = columns.iter().position(|own| *own == column);
         known.unwrap_or_else(|| {
             columns.push(column);
@@ -403,7 +403,7 @@ fn rows_around(frame: &WindowFrame, number: &Column) -> Result<[Expr; 2]> {
 }
 
 /// The number of a row in the order of a window, or the last of those of equal rows, not by `row_number()`, with which DataFusion 54
-/// confuses that of the stage.
+/// confuses that of the residual.
 fn number_in(function: &WindowFunction, units: WindowFrameUnits) -> WindowFunction {
     let mut number = WindowFunction::new(WindowFunctionDefinition::AggregateUDF(count_udaf()), vec![lit(1)]);
     number.params.window_frame = WindowFrame::new_bounds(

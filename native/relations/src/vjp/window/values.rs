@@ -14,10 +14,10 @@ use crate::vjp::residuals::Members;
 use crate::vjp::segment::{ResidualId, Segment};
 use crate::vocabulary::expressions::one_zero;
 
-/// The stage of the rows of windows.
+/// The residual of the rows of windows.
 pub struct Frames {
-    /// The stage.
-    pub stage: ResidualId,
+    /// The residual.
+    pub residual: ResidualId,
     /// How many columns it has before the number of a row.
     pub total: usize,
 }
@@ -31,13 +31,13 @@ pub struct Partition {
 }
 
 impl Frames {
-    /// Joins the value of a window function to the rows of the stage.
+    /// Joins the value of a window function to the rows of the residual.
     pub fn value(&self, builder: &mut SegmentBuilder, outer: &mut Segment, varying: &Varying) -> Result<Column> {
         let Varying { function, original, rows, .. } = varying;
         match (&function.fun, rows) {
             (_, Reached::Chosen { number, chosen }) => self.chosen_row(builder, outer, varying, [*number, *chosen]),
             (WindowFunctionDefinition::AggregateUDF(_), Reached::All) => {
-                let over = builder.stages.numbered(self.stage, self.total, builder.names)?;
+                let over = builder.residuals.numbered(self.residual, self.total, builder.names)?;
                 let on = same_partition(outer, &over, varying);
                 let call = aggregate_over(&over, varying);
                 over_partition(builder, outer, Partition { over, on }, call, original)
@@ -62,7 +62,7 @@ impl Frames {
         varying: &Varying,
         [number, chosen]: [usize; 2],
     ) -> Result<Column> {
-        let other = builder.stages.numbered(self.stage, self.total, builder.names)?;
+        let other = builder.residuals.numbered(self.residual, self.total, builder.names)?;
         let mut on = same_partition(outer, &other, varying);
         on.push((Expr::Column(outer.columns[chosen].clone()), Expr::Column(other.columns[number].clone())));
         let value = varying.arguments.first().and_then(|argument| other.columns.get((*argument)?)).cloned();
@@ -88,8 +88,8 @@ impl Frames {
         varying: &Varying,
         (number, bounds, extremum): (usize, [usize; 2], Option<usize>),
     ) -> Result<Column> {
-        let over = builder.stages.numbered(self.stage, self.total, builder.names)?;
-        let of = builder.stages.numbered(self.stage, self.total, builder.names)?;
+        let over = builder.residuals.numbered(self.residual, self.total, builder.names)?;
+        let of = builder.residuals.numbered(self.residual, self.total, builder.names)?;
         let call = aggregate_over(&over, varying);
         let on = same_partition(&of, &over, varying);
         let number = Expr::Column(over.columns[number].clone());
@@ -101,13 +101,13 @@ impl Frames {
             let data_type = value.get_type(over.plan.schema())?;
             in_frame = one_zero(extremum, &data_type)?.eq(one_zero(value, &data_type)?).and(in_frame);
         }
-        let Some(row) = of.columns.last().cloned() else { return plan_err!("a stage has no numbers") };
+        let Some(row) = of.columns.last().cloned() else { return plan_err!("a residual has no numbers") };
         let pairs = of.joined(over, on, Some(in_frame), JoinType::Inner, NullEquality::NullEqualsNull)?;
         let calls = vec![(call, varying.original.clone())];
         let groups = builder.groups(pairs, vec![row], calls, Members::Any)?;
-        let groups = builder.stages.reader(groups, 2, builder.names)?;
+        let groups = builder.residuals.reader(groups, 2, builder.names)?;
         let [group, value] = [0, 1].map(|position: usize| groups.columns[position].clone());
-        let Some(own) = outer.columns.get(self.total).cloned() else { return plan_err!("a stage has no numbers") };
+        let Some(own) = outer.columns.get(self.total).cloned() else { return plan_err!("a residual has no numbers") };
         let on = vec![(Expr::Column(own), Expr::Column(group))];
         outer.put_beside(groups, on, JoinType::Left, NullEquality::NullEqualsNothing)?;
         Ok(value)
@@ -130,8 +130,8 @@ pub fn over_partition(
             keys.push(by);
         }
     }
-    let stage = builder.groups(over, keys, vec![(call, original.clone())], Members::Any)?;
-    let groups = builder.stages.reader(stage, of.len() + 1, builder.names)?;
+    let residual = builder.groups(over, keys, vec![(call, original.clone())], Members::Any)?;
+    let groups = builder.residuals.reader(residual, of.len() + 1, builder.names)?;
     let Some(value) = groups.columns.last().cloned() else { return plan_err!("a window function has no value") };
     let on = of.into_iter().zip(groups.columns.iter().cloned().map(Expr::Column)).collect();
     outer.put_beside(groups, on, JoinType::Inner, NullEquality::NullEqualsNull)?;
@@ -139,11 +139,11 @@ pub fn over_partition(
 }
 
 fn same_partition(of: &Segment, over: &Segment, varying: &Varying) -> Vec<(Expr, Expr)> {
-    let column = |region: &Segment, index: usize| Some(Expr::Column(region.columns.get(index)?.clone()));
+    let column = |segment: &Segment, index: usize| Some(Expr::Column(segment.columns.get(index)?.clone()));
     varying.partition.iter().filter_map(|index| Some((column(of, *index)?, column(over, *index)?))).collect()
 }
 
-/// The aggregate that a window function computes, over columns of a reader of the stage.
+/// The aggregate that a window function computes, over columns of a reader of the residual.
 fn aggregate_over(over: &Segment, varying: &Varying) -> AggregateFunction {
     let column = |index: usize| Expr::Column(over.columns[index].clone());
     let args = varying.function.params.args.iter().zip(&varying.arguments);
