@@ -38,7 +38,19 @@ STOCK = BUILD / "datafusion-55"  # an environment with the stock wheel of DataFu
 ON_STOCK = (
     *(
         f"tests/{suite}"
-        for suite in ("by_row", "calculus", "conformance", "depth", "errors", "plans", "relations", "rules", "stock")
+        for suite in (
+            "by_row",
+            "calculus",
+            "conformance",
+           
+            "depth",
+            "errors",
+            "plans",
+            "relations",
+            "rules",
+            "seeds",
+            "stock",
+        )
     ),
     "tests/examples/test_training_page.py",
     *(f"tests/python/test_{suite}.py" for suite in ("bars", "objective", "progress", "watched_objectives")),

@@ -10,7 +10,7 @@
 from importlib.metadata import version
 
 from xql_ffi import _interpreter as _interpreter
-from xql_ffi import testing
+from xql_ffi import random, testing
 from xql_ffi._attributes import annotate
 from xql_ffi._engine import engine_status
 from xql_ffi._errors import (
@@ -84,6 +84,7 @@ __all__ = [
     "objective",
     "progress",
     "propagate",
+    "random",
     "register",
     "rule",
     "rule_table",
