@@ -42,7 +42,7 @@ ON_STOCK = (
             "by_row",
             "calculus",
             "conformance",
-           
+            "datasets",
             "depth",
             "errors",
             "plans",
