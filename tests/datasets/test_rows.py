@@ -160,6 +160,14 @@ def test_blocks_of_many_rows(ctx: SessionContext, monkeypatch: pytest.MonkeyPatc
     assert sorted(part[0].start for part in reads["a"]) == [0, 2, 4, 6, 8, 10]
 
 
+def test_an_empty_dataset_and_coordinates_of_no_variable(ctx: SessionContext) -> None:
+    given = xr.Dataset({"a": ("time", [])}, {"time": ("time", []), "bounds": ("side", [0, 1])})
+    from_dataset(ctx, "t", given)
+    assert ctx.table("t").schema().names == ["time", "a"]
+    assert ctx.sql("SELECT COUNT(*) AS n, SUM(grad(a * a, a)) AS s FROM t").to_pydict() == {"n": [0], "s": [None]}
+    assert query({"t": given}, "SELECT time, grad(a * a, a) AS d FROM t")["d"].shape == (0,)
+
+
 def test_a_failure_to_read_is_an_error(ctx: SessionContext) -> None:
     class Broken(Counted):
         def _read(self, key: tuple[Any, ...]) -> Array:

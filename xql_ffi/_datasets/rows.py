@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,11 @@ class Rows(pads.Dataset):  # type: ignore[misc]
         self._dataset = dataset.assign_coords({dim: range(dataset.sizes[dim]) for dim in missing})
         self._columns = [
             *self._dims,
-            *(str(name) for name in dataset.coords if name not in self._dims),
+            *(
+                str(name)
+                for name, each in dataset.coords.items()
+                if name not in self._dims and {*each.dims} <= {*self._dims}
+            ),
             *(str(name) for name in dataset.data_vars),
         ]
         self._schema = pa.schema([_field(name, self._dataset.variables[name]) for name in self._columns])
@@ -53,20 +57,14 @@ class Rows(pads.Dataset):  # type: ignore[misc]
         for first, end in pairwise(bounds):
             yield Fragment(self, self._blocks[first:end])
 
-    def scanner(self, **options: Any) -> pads.Scanner:
-        """What reads all rows, as ``pyarrow.dataset.Dataset.scanner``."""
+    def scanner(self, **options: Any) -> Scan:
+        """What reads all rows."""
         return Fragment(self, self._blocks).scanner(**options)
 
-    def batches(self, blocks: Sequence[Block], names: set[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of blocks, with nothing in the columns besides these."""
-        for block in blocks:
-            sizes = {dim: part.stop - part.start for dim, part in block.items()}
-            rows = math.prod(sizes.values())
-            columns = [
-                self._column(field, block, sizes) if field.name in names else pa.nulls(rows, field.type)
-                for field in self._schema
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+    def batch(self, block: Block, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows of a block, of these columns."""
+        sizes = {dim: part.stop - part.start for dim, part in block.items()}
+        return pa.RecordBatch.from_arrays([self._column(field, block, sizes) for field in schema], schema=schema)
 
     def _column(self, field: pa.Field, block: Block, sizes: Mapping[str, int]) -> pa.Array:
         """A column of a block: the cells of a variable, for all that it does not vary by again and again."""
@@ -87,18 +85,43 @@ class Fragment:
 
     def scanner(
         self,
-        schema: pa.Schema | None = None,
+        _schema: pa.Schema | None = None,
         columns: Sequence[str] | None = None,
         filter: pads.Expression | None = None,  # noqa: A002
-        **options: Any,
-    ) -> pads.Scanner:
+        batch_size: int = 8192,
+    ) -> Scan:
         """What reads these columns of the rows that a condition holds for."""
-        schema = self._rows.schema
+        names = self._rows.schema.names if columns is None else list(columns)
+        return Scan(self._rows, self._blocks, names, filter, batch_size)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What reads columns of blocks, as the scanners of pyarrow, which read many blocks ahead."""
+
+    rows: Rows
+    blocks: Sequence[Block]
+    names: list[str]
+    condition: pads.Expression | None
+    batch_size: int
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The columns that are read."""
+        return pa.schema([self.rows.schema.field(name) for name in self.names])
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows for which the condition holds, one block after the other."""
         # Names of a condition are in its text. One that is there by chance is read for nothing.
-        condition = "" if filter is None else str(filter)
-        names = {name for name in schema.names if columns is None or name in columns or name in condition}
-        batches = self._rows.batches(self._blocks, names)
-        return pads.Scanner.from_batches(batches, schema=schema, columns=columns, filter=filter, **options)
+        condition = "" if self.condition is None else str(self.condition)
+        fields = [each for each in self.rows.schema if each.name in self.names or each.name in condition]
+        # Batches without columns have no rows that could be counted.
+        schema = pa.schema(fields or [self.rows.schema.field(0)])
+        for block in self.blocks:
+            table = pa.Table.from_batches([self.rows.batch(block, schema)])
+            if self.condition is not None:
+                table = table.filter(self.condition)
+            yield from table.select(self.names).to_batches(self.batch_size)
 
 
 def _dims(dataset: xr.Dataset) -> list[str]:
