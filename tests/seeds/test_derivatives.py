@@ -224,3 +224,63 @@ def test_training_with_dropout_and_mini_batches() -> None:
     for step in range(8):
         w = w - 0.1 * jax.grad(loss)(w, step)
     np.testing.assert_allclose(column(network(), sql), np.ravel(w), rtol=1e-11, atol=1e-13)
+
+
+N = 6
+W = np.linspace(0.5, 2.0, N)
+MASK, NOISE = random.uniform(2, np.arange(N)) < 0.5, random.normal(8, np.arange(N))
+FOLDS = np.floor(3 * random.uniform(4, np.arange(N)))
+
+
+def path(x: Any) -> Any:
+    for step in range(10):
+        x = x + 0.1 * jnp.sin(x) + 0.2 * x * random.normal(5, step, np.arange(N))
+    return jnp.sum(x * x)
+
+
+def window(x: Any) -> Any:
+    before = (FOLDS[:, None] == FOLDS) & (np.arange(N)[:, None] >= np.arange(N))
+    return jnp.sum((before @ (x * NOISE)) ** 2)
+
+
+# By what they draw for: the query of a loss, and the loss in JAX.
+LOSSES: dict[str, tuple[str, Any]] = {
+    "a path, back through its steps": (
+        """p AS (
+            SELECT 0 AS step, k, val FROM w
+            UNION ALL
+            SELECT step + 1, k, val + 0.1 * sin(val) + 0.2 * val * random_normal(5, step, k) FROM p WHERE step < 10),
+        loss AS (SELECT SUM(val * val) AS l FROM p WHERE step = 10)""",
+        path,
+    ),
+    "three rows": (
+        """b AS (SELECT k FROM w ORDER BY random_uniform(3, 7, k) LIMIT 3),
+        loss AS (SELECT SUM(power(w.val, 3)) AS l FROM w JOIN b ON b.k = w.k)""",
+        lambda x: jnp.sum(x[np.argsort(random.uniform(3, 7, np.arange(N)))[:3]] ** 3),
+    ),
+    "folds": (
+        """f AS (SELECT k, val, floor(3 * random_uniform(4, k)) AS fold FROM w),
+        a AS (SELECT fold, AVG(val) AS m FROM f GROUP BY fold), loss AS (SELECT SUM(m * m) AS l FROM a)""",
+        lambda x: sum(jnp.mean(x[np.equal(FOLDS, fold)]) ** 2 for fold in set(FOLDS.tolist())),
+    ),
+    "partitions of a window": (
+        """f AS (
+            SELECT SUM(val * random_normal(8, k)) OVER (PARTITION BY floor(3 * random_uniform(4, k)) ORDER BY k) AS s
+            FROM w),
+        loss AS (SELECT SUM(s * s) AS l FROM f)""",
+        window,
+    ),
+    "a mask that is read twice": (
+        """a AS (SELECT k, val * CASE WHEN random_uniform(2, k) < 0.5 THEN 1.0 ELSE 0.0 END AS v FROM w),
+        loss AS (SELECT SUM(x.v * y.v) AS l FROM a AS x JOIN a AS y ON x.k = y.k)""",
+        lambda x: jnp.sum(x * x * MASK),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_by_row(name: str) -> None:
+    ctx = connect(w=rows(W, a="k"))
+    ctes, in_jax = LOSSES[name]
+    found = column(ctx, f"WITH RECURSIVE {ctes} SELECT grad((SELECT l FROM loss), val) AS g FROM w ORDER BY k")
+    np.testing.assert_allclose(found, jax.grad(in_jax)(W), rtol=1e-12, atol=1e-14)

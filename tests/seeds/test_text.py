@@ -79,3 +79,14 @@ def test_of_duckdb_without_macros() -> None:
 def test_hosts_of_which_nothing_is_known(dialect: str) -> None:
     with pytest.raises(xql_ffi.HostError, match=f"{dialect} has no function random_normal"):
         xql_ffi.expand_sql(STATEMENT, T, dialect=dialect)
+
+
+def test_by_row_on_duckdb(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("CREATE TABLE w AS SELECT i AS k, 0.5 + 0.3 * i::DOUBLE AS val FROM range(6) AS t(i)")
+    sql = """
+        WITH loss AS (SELECT AVG(power(val - 1 + 0.3 * random_normal(9, k), 4)) AS l FROM w)
+        SELECT grad((SELECT l FROM loss), val) AS g FROM w ORDER BY k
+    """
+    w = 0.5 + 0.3 * np.arange(6.0)
+    expected = 4 * (w - 1 + 0.3 * random.normal(9, np.arange(6))) ** 3 / 6
+    np.testing.assert_allclose([g for (g,) in xql_ffi.sql(connection, sql).fetchall()], expected, rtol=1e-12)
