@@ -39,7 +39,19 @@ STOCK = BUILD / "datafusion-55"  # an environment with the stock wheel of DataFu
 ON_STOCK = (
     *(
         f"tests/{suite}"
-        for suite in ("by_row", "calculus", "conformance", "depth", "errors", "plans", "relations", "rules", "stock")
+        for suite in (
+            "by_row",
+            "calculus",
+            "conformance",
+            "datasets",
+            "depth",
+            "errors",
+            "plans",
+            "relations",
+            "rules",
+            "seeds",
+            "stock",
+        )
     ),
     "tests/examples/test_training_page.py",
     *(

@@ -10,7 +10,7 @@
 from importlib.metadata import version
 
 from xql_ffi import _interpreter as _interpreter
-from xql_ffi import testing
+from xql_ffi import random, testing, xarray
 from xql_ffi._attributes import annotate
 from xql_ffi._engine import engine_status
 from xql_ffi._errors import (
@@ -91,6 +91,7 @@ __all__ = [
     "prepare",
     "progress",
     "propagate",
+    "random",
     "register",
     "rule",
     "rule_table",
@@ -101,6 +102,7 @@ __all__ = [
     "value_and_grad",
     "vjp",
     "vjp_capsule",
+    "xarray",
 ]
 
 

@@ -9,7 +9,7 @@ from datafusion import SessionContext
 
 from xql_ffi import _session
 from xql_ffi._errors import MissingEngineError
-from xql_ffi._operators import register_operators
+from xql_ffi._operators import register_operators, register_special
 from xql_ffi._registered import adopt, twin_of
 from xql_ffi._rules import Rule, checked_rules
 
@@ -22,14 +22,16 @@ class Extension:
 
     Args:
         rules: your own rules, for functions without a rule or in place of theirs.
+        functions: whether the session gets the functions as well that DataFusion lacks, as by `register`.
 
     Raises:
         TypeError: ``rules`` is not a list of rules.
         MissingEngineError: this ``datafusion`` has no such extensions.
     """
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule] = (), *, functions: bool = False) -> None:
         self._rules = checked_rules(rules, "Extension")
+        self._has_functions = functions
         if not _session.is_supported():
             msg = "xql_ffi.Extension is for datafusion 55. On this one, xql_ffi.register(ctx) does the same"
             raise MissingEngineError(msg)
@@ -44,6 +46,8 @@ class Extension:
         twin = twin_of(ctx)
         planner = self._differentiating.__datafusion_session_planner__(ctx, fallback)
         register_operators(ctx, self._rules)
+        if self._has_functions:
+            register_special(ctx)
         # Planners of other extensions are installed with this one.
         adopt(ctx, ctx, twin, has_all_planners=False)
         return planner

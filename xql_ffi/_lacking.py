@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xql_ffi._special import SIGNATURES
+from xql_ffi._special import RANDOM, SIGNATURES
 
 # What says the same in SQL, by the signature.
 WRITTEN = {
@@ -58,6 +58,8 @@ def way_without(name: str, host: str = "DataFusion") -> str | None:
     name = name.lower()
     if host == "DataFusion" and name in SIGNATURES:
         return _way_with_special(SIGNATURES[name])
+    if host == "DuckDB" and name in RANDOM:
+        return f"DuckDB has no function {RANDOM[name]}. xql_ffi.random.create_macros(connection) makes it"
     signature = _SIGNATURES.get(name)
     if signature is None:
         return None

@@ -181,8 +181,9 @@ def register(ctx: Context, rules: Iterable[Rule] = (), *, functions: bool = Fals
     Args:
         ctx: a `datafusion.SessionContext` or a subclass, such as xarray-sql's context.
         rules: your own rules, for functions without a rule or in place of theirs.
-        functions: whether the session gets the special functions as well that DataFusion lacks: ``erf``, ``lgamma``,
-            ``normal_cdf``, ``log1p``, ``softplus`` and so on. A function of such a name that it has already it keeps.
+        functions: whether the session gets the functions as well that DataFusion lacks: ``erf``, ``lgamma``,
+            ``normal_cdf``, ``log1p``, ``softplus`` and so on, and random numbers by seed and keys, ``random_uniform``
+            and ``random_normal``. A function of such a name that it has already it keeps.
 
     Returns:
         The same session.
@@ -201,7 +202,7 @@ def register(ctx: Context, rules: Iterable[Rule] = (), *, functions: bool = Fals
     rules = checked_rules(rules, "register")
     register_operators(ctx, rules)
     if functions:
-        _register_special(ctx)
+        register_special(ctx)
     warn_without_engine("grad, jvp and vjp")
     # A session is printed as all of its configuration, which a notebook would show where this call is the last line.
     if not hasattr(ctx, _SHOWN):
@@ -215,8 +216,8 @@ def register_operators(ctx: SessionContext, rules: Sequence[Rule]) -> None:
         ctx.register_udf(function)
 
 
-def _register_special(ctx: SessionContext) -> None:
-    """Registers the special functions whose names are free."""
+def register_special(ctx: SessionContext) -> None:
+    """Registers the functions that DataFusion lacks, those whose names are free."""
     taken = set(ctx.udfs())
     for name in SIGNATURES:
         if name not in taken:

@@ -1,4 +1,4 @@
-"""Special functions that DataFusion lacks, as the native library computes and differentiates them."""
+"""Functions that DataFusion lacks, as the native library computes and differentiates them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "polygamma(n, x)": (),
 }
 
+# Random numbers by seed and keys. `random` says what they are.
+RANDOM = {name: f"{name}(seed, key, ...)" for name in ("random_uniform", "random_normal")}
+
 
 def _signatures() -> dict[str, str]:
     found = {}
     for signature, others in FUNCTIONS.items():
         name, _, inputs = signature.partition("(")
         found.update({each: f"{each}({inputs}" for each in (name, *others)})
-    return found
+    return {**found, **RANDOM}
 
 
 # The signature of each by its name.

@@ -202,6 +202,13 @@ def _(ctx: SessionContext) -> tuple[Any, Any]:
     return expected, last(ctx, "SELECT k, grad(x * stop_gradient(x), x) FROM t ORDER BY k")
 
 
+@case("from-jax", "`random.normal(fold_in(key(7), i))`")
+def _(ctx: SessionContext) -> tuple[Any, Any]:
+    xql_ffi.register(ctx, functions=True)
+    expected = jax.vmap(jax.grad(lambda x, noise: x * x * noise))(X, xql_ffi.random.normal(7, range(3)))
+    return expected, last(ctx, "SELECT k, grad(x * x * random_normal(7, k), x) FROM t ORDER BY k")
+
+
 @case("from-jax", "`custom_jvp`, `custom_vjp`")
 def _(ctx: SessionContext) -> tuple[Any, Any]:
     @jax.custom_jvp

@@ -28,7 +28,9 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
         "xql_ffi._progress",
         "xql_ffi._text.expansion",
         "xql_ffi._units",
+        "xql_ffi.random",
         "xql_ffi.testing",
+        "xql_ffi.xarray",
     ],
 )
 def test_docstrings(name: str) -> None:

@@ -9,8 +9,10 @@ use datafusion_expr::{
 };
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 
+use crate::random::{MAX_KEYS, sample};
 use crate::values::{LINES, Value};
 
 /// All functions, each under each of its names.
@@ -47,12 +49,33 @@ impl Special {
         Self { name, canonical, value, signature: Signature::user_defined(Volatility::Immutable) }
     }
 
-    fn arity(&self) -> usize {
+    /// How many arguments it takes.
+    fn arities(&self) -> RangeInclusive<usize> {
         match self.value {
-            Value::One(_) => 1,
-            Value::Two(_) => 2,
+            Value::One(_) => 1..=1,
+            Value::Two(_) => 2..=2,
+            Value::Random(_) => 2..=1 + MAX_KEYS,
         }
     }
+
+    fn check_arity(&self, found: usize) -> Result<()> {
+        let arities = self.arities();
+        if arities.contains(&found) {
+            return Ok(());
+        }
+        match self.value {
+            Value::Random(_) => plan_err!(
+                "{0} takes a seed and from 1 to {MAX_KEYS} keys, not {found} argument{1}: {0}(42, id)",
+                self.name,
+                plural(found)
+            ),
+            _ => plan_err!("{} takes {} argument{}, not {found}", self.name, arities.end(), plural(*arities.end())),
+        }
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 /// There is one function of each name.
@@ -80,9 +103,12 @@ impl ScalarUDFImpl for Special {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        if arg_types.len() != self.arity() {
-            let plural = if self.arity() == 1 { "" } else { "s" };
-            return plan_err!("{} takes {} argument{plural}, not {}", self.name, self.arity(), arg_types.len());
+        self.check_arity(arg_types.len())?;
+        if let Value::Random(_) = self.value {
+            return match arg_types.iter().find(|data_type| !is_whole(data_type)) {
+                Some(other) => plan_err!("{} takes whole numbers, not {other}: CAST(... AS BIGINT)", self.name),
+                None => Ok(vec![DataType::Int64; arg_types.len()]),
+            };
         }
         match arg_types.iter().find(|data_type| !is_number(data_type)) {
             Some(other) => plan_err!("{} takes numbers, not {other}", self.name),
@@ -105,6 +131,7 @@ impl ScalarUDFImpl for Special {
         let computed: Float64Array = match (self.value, arrays.as_slice()) {
             (Value::One(value), [x]) => unary::<_, _, Float64Type>(floats(x)?, value),
             (Value::Two(value), [x, y]) => binary(floats(x)?, floats(y)?, value)?,
+            (Value::Random(of_words), columns) => sample(columns, of_words)?,
             _ => return internal_err!("{} is called with {} arguments", self.name, arrays.len()),
         };
         if is_scalar {
@@ -119,6 +146,14 @@ fn is_number(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, value) => is_number(value),
         other => other.is_numeric() || other.is_null(),
+    }
+}
+
+/// Whether a type is one of whole numbers, or of NULL.
+fn is_whole(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, value) => is_whole(value),
+        other => other.is_integer() || other.is_null(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The functions by their names.
 
-use crate::{exponentials, gammas, normal};
+use crate::{exponentials, gammas, normal, random};
 
 /// How a function is computed.
 #[derive(Debug, Clone, Copy)]
@@ -9,9 +9,11 @@ pub enum Value {
     One(fn(f64) -> f64),
     /// Of two numbers.
     Two(fn(f64, f64) -> f64),
+    /// Of the random words that a seed and keys have, all of which are whole numbers.
+    Random(fn([u64; 4]) -> f64),
 }
 
-use Value::{One, Two};
+use Value::{One, Random, Two};
 
 /// A function: its names, of which the first is the one that the calculus knows it by, and its value.
 pub type Line = (&'static [&'static str], Value);
@@ -40,4 +42,6 @@ pub const LINES: &[Line] = &[
     (&["digamma", "psi"], One(gammas::digamma)),
     (&["trigamma"], One(gammas::trigamma)),
     (&["polygamma"], Two(gammas::polygamma)),
+    (&["random_uniform"], Random(random::uniform)),
+    (&["random_normal"], Random(random::normal)),
 ];

@@ -40,8 +40,10 @@ pub fn is_total(graph: &Graph, node: &Node) -> bool {
             _ => false,
         },
         // A power may: DataFusion refuses to raise 0 to a negative one.
-        Expr::ScalarFunction(_) => node.line().is_some_and(|line| {
-            of_floats && (matches!(line.treatment, Treatment::Choice(_)) || line.algebraic != Some(Algebraic::Power))
+        Expr::ScalarFunction(_) => node.line().is_some_and(|line| match line.treatment {
+            Treatment::Constant(_) => true,
+            Treatment::Choice(_) => of_floats,
+            Treatment::Partials => of_floats && line.algebraic != Some(Algebraic::Power),
         }),
         _ => false,
     }

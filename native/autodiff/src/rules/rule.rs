@@ -63,6 +63,7 @@ impl Rule {
                 }
                 Derivative::Partials(partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<_>>()?)
             }
+            Treatment::Constant(_) => Derivative::Partials(vec![Formula::parse("0")?; inputs.len()]),
             Treatment::Choice(Choice::Case(case)) => Derivative::Choice(Box::new(Formula::parse(case)?)),
             Treatment::Choice(Choice::Variadic(_, case)) => {
                 Derivative::Choice(Box::new(Formula::parse(&case(&inputs))?))

@@ -1,7 +1,7 @@
 //! The families that the table is listed by.
 
 use super::line::{Description, Line, Refusal};
-use super::{arithmetic, choices, descriptions, elementary, refusals, rounding, special};
+use super::{arithmetic, choices, descriptions, elementary, random, refusals, rounding, special};
 
 /// A family of functions and expressions.
 pub struct Family {
@@ -20,13 +20,14 @@ const fn family(name: &'static str, lines: &'static [Line], described: &'static 
 }
 
 /// The table.
-pub static FAMILIES: [Family; 11] = [
+pub static FAMILIES: [Family; 12] = [
     family("arithmetic", arithmetic::LINES, descriptions::ARITHMETIC),
     family("exponentials and logarithms", elementary::EXPONENTIALS, &[]),
     family("powers and roots", elementary::POWERS, &[]),
     family("trigonometry", elementary::TRIGONOMETRY, &[]),
     family("hyperbolic functions", elementary::HYPERBOLIC, &[]),
     family("special functions", special::LINES, &[]),
+    family("random numbers", random::LINES, &[]),
     family("selection", choices::LINES, descriptions::CHOICES),
     family("rounding and constants", rounding::LINES, rounding::DESCRIBED),
     Family { refused: refusals::CONVERSIONS, ..family("conversions", choices::METADATA, descriptions::CONVERSIONS) },

@@ -47,6 +47,8 @@ pub enum Treatment {
     Partials,
     /// The `CASE` that the function stands for is differentiated in its place.
     Choice(Choice),
+    /// The partial derivatives of the function of this name are 0, of any number of inputs.
+    Constant(&'static str),
 }
 
 /// The `CASE` that a function stands for, which returns one of its inputs, or NULL.
@@ -147,6 +149,11 @@ pub const fn choice(signature: &'static str, case: &'static str, partials: &'sta
 /// Creates the line of a function of any number of inputs that returns one of them.
 pub const fn variadic_choice(name: &'static str, shown: Description, case: fn(&[String]) -> String) -> Line {
     line(shown, Treatment::Choice(Choice::Variadic(name, case)), Nulls::Own)
+}
+
+/// Creates the line of a function of any number of inputs that does not vary with them, and is NULL exactly where one of them is.
+pub const fn constant(name: &'static str, shown: Description) -> Line {
+    line(shown, Treatment::Constant(name), Nulls::AnyInput)
 }
 
 /// Describes an expression whose derivative follows from its structure. It is shown, and never looked up: the planner has replaced it by

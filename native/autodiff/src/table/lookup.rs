@@ -23,7 +23,7 @@ pub struct TableEntry {
 impl TableEntry {
     /// Parses the signature of a line. A test checks that none fails.
     fn from_line(line: &'static Line) -> Option<Self> {
-        if let Treatment::Choice(Choice::Variadic(name, _)) = &line.treatment {
+        if let Treatment::Choice(Choice::Variadic(name, _)) | Treatment::Constant(name) = &line.treatment {
             return Some(Self { name: (*name).to_owned(), inputs: None, line });
         }
         let Signature { name, inputs } = Signature::parse(line.shown.signature).ok()?;

@@ -11,6 +11,7 @@ mod elementary;
 mod families;
 mod line;
 mod lookup;
+mod random;
 mod record_batch;
 mod refusals;
 mod rounding;

@@ -1,0 +1,1 @@
+"""Datasets of xarray as rows of Arrow, and rows as datasets."""
