@@ -13,3 +13,4 @@ pub mod nullability;
 pub mod partitions;
 #[cfg(not(feature = "datafusion-55"))]
 pub mod pruning;
+pub mod work_tables;
