@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from datafusion import SessionContext
+from datafusion import SessionContext, col, lit
+from datafusion import functions as f
 
+import xql_ffi
 from support.sessions import session
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
@@ -105,3 +107,15 @@ def test_a_recursion_that_does_not_vary_reads_its_rows_several_times(ctx: Sessio
     for _ in range(2):
         r = r - r.mean() / 2 + r * r.max() / 10
     close(ctx, sql, -2 * (r - np.array([1.0, 2.0, -0.5])))
+
+
+def test_frames_joined_with_themselves_by_the_names_of_views(ctx: SessionContext) -> None:
+    frame = ctx.table("w").select("i", f.tanh(col("val")).alias("val"))
+    for n in range(7):
+        other = frame.select(col("i").alias("same"), col("val").alias("also"))
+        mean = ((col("val") + col("also")) / lit(2.0)).alias("val")
+        ctx.register_view(f"layer{n}", frame.join(other, left_on="i", right_on="same").select("i", mean))
+        frame = ctx.table(f"layer{n}")
+    loss = frame.aggregate([], [f.sum(col("val") * col("val")).alias("l")])
+    found = xql_ffi.gradients(ctx, loss, ["w.val"]).by["w"].sort("i").to_pydict()["d_val"]
+    np.testing.assert_allclose(found, 2 * np.tanh(W) * TANH, rtol=1e-12)
