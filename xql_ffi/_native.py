@@ -140,7 +140,7 @@ def _capsule_of_component(made: Any, name: bytes) -> CapsuleType:
 
 
 def plan_statement(
-    session: str, sql: str, scan: Callable[[str], bytes | None], *, shares_ctes: bool
+    session: str, sql: str, scan: Callable[[str], bytes | None], *, shares_ctes: bool, values: bytes = b""
 ) -> tuple[str, str, CapsuleType] | None:
     """What the session with this identifier is to plan in the place of a statement, if the library plans it.
 
@@ -151,6 +151,7 @@ def plan_statement(
         sql: the statement.
         scan: gives the plan of the table of a name as the session writes it, or nothing if there is no such table.
         shares_ctes: whether what it reads several times is computed once even without a derivative.
+        values: those of its parameters, as an Arrow stream of one row, if it has some.
 
     Returns:
         The other statement, the name of a table that it reads, and a capsule with the table; nothing if the session is
@@ -169,6 +170,8 @@ def plan_statement(
         if plan := scan(_ffi.string(table).decode()):
             _lib.xql_ffi_statement_scan(statement, place, _ffi.from_buffer(plan), len(plan))
         place += 1
+    if values and not _lib.xql_ffi_statement_values(statement, _ffi.from_buffer(values), len(values), error):
+        raise ValueError(taken(error[0]))
     made = _lib.xql_ffi_statement_plan(statement, shares_ctes, error)
     if made == _ffi.NULL and error[0] == _ffi.NULL:
         return None

@@ -11,11 +11,12 @@ import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from datafusion import DataFrame, RecordBatchStream, SessionContext
 from datafusion.plan import LogicalPlan
 
@@ -313,7 +314,18 @@ def logical_plan(frame: Any) -> str:
     return shown
 
 
-def _planned_by_library(ctx: Any, query: str, stock: Callable[..., Any]) -> Any:
+def _row(values: Mapping[str, Any]) -> bytes:
+    """Values of parameters as an Arrow stream of one row."""
+    columns = [value if isinstance(value, pa.Scalar) else pa.scalar(value) for value in values.values()]
+    batch = pa.record_batch([pa.array([value], value.type) for value in columns], names=list(values))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    row: bytes = sink.getvalue().to_pybytes()
+    return row
+
+
+def _planned_by_library(ctx: Any, query: str, stock: Callable[..., Any], values: Mapping[str, Any] | None) -> Any:
     """The frame of a statement that reads a relation several times: the session would write it out for each.
 
     What the library cannot plan the session may, or say what is wrong with it.
@@ -328,8 +340,9 @@ def _planned_by_library(ctx: Any, query: str, stock: Callable[..., Any]) -> Any:
         return plan
 
     try:
-        planned = _native.plan_statement(ctx.session_id(), query, scan, shares_ctes=_SHARING.get())
-    except ValueError:
+        row = _row(values) if values else b""
+        planned = _native.plan_statement(ctx.session_id(), query, scan, shares_ctes=_SHARING.get(), values=row)
+    except (ValueError, pa.ArrowException):
         return None
     if planned is None:
         return None
@@ -361,9 +374,10 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
             may_be_shared = is_materialized or (
                 "\0" not in query and (_SHARING.get() or _native.shares_ctes(self.session_id()))
             )
-        # Values of parameters the session puts into the plan.
-        if may_be_shared and not args and kwargs.keys() <= {"options"}:
-            made = _planned_by_library(self, query, functools.partial(stock, **kwargs))
+        # Text in the place of parameters the session puts into the statement.
+        if may_be_shared and not args and kwargs.keys() <= {"options", "param_values"}:
+            others = {name: value for name, value in kwargs.items() if name != "param_values"}
+            made = _planned_by_library(self, query, functools.partial(stock, **others), kwargs.get("param_values"))
             if made is not None:
                 return made
         made = stock(self, query, *args, **kwargs)

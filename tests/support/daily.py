@@ -79,6 +79,18 @@ PARTS: Sequence[Part] = (
     Part(r"rules/test_lifetime\.py::test_capsules_give_back", _NONE, _LONG),
     Part(r"rules/test_lifetime\.py::test_memory_is_given_back", 3, _LONG),
     Part(r"by_row/test_checkpoints\.py::test_a_field_with_neighbours", _NONE, _LONG),
+    Part(
+        r"depth/test_named_models\.py::.*_all_tables\[(attention|convolution|hidden|neural|"
+        r"normalised|ratings|vectors).*-several partitions\]",
+        1,
+        "those that JAX compiles soonest",
+    ),
+    Part(
+        r"depth/test_named_models\.py::.*_one_table_\w+\[graph network, a recursion\]",
+        1,
+        "a recursion as a constant",
+    ),
+    Part(r"depth/test_named_models\.py", _NONE, _LONG),
     Part(r"examples/test_(assimilation|digits|gallery)\.py", _NONE, _PAGES),
     Part(r"python/test_documented_blocks\.py::test_the_notebook\b", _NONE, _PAGES),
     Part(r"python/test_objective\.py::test_(memory_is_flat|sampling_a_posterior)", _NONE, _LONG),

@@ -481,6 +481,35 @@ pub unsafe extern "C" fn xql_ffi_statement_scan(
     }
 }
 
+/// Sets the values of the parameters of a statement, as `size` bytes of an Arrow stream of one row. Returns whether it has one, and writes the
+/// reason to `error` if not.
+///
+/// # Safety
+/// `statement` is null or comes from `xql_ffi_statement_new`; `row` points to `size` bytes; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_statement_values(
+    statement: *mut xql_ffi_statement,
+    row: *const u8,
+    size: usize,
+    error: *mut *mut c_char,
+) -> bool {
+    let make = || {
+        // SAFETY: as for this function.
+        let (statement, row) = unsafe { (statement.as_mut(), slice_from_ptr(row, size)?) };
+        match statement.and_then(|statement| statement.statement.as_mut()) {
+            Some(statement) => statement.set_values(row),
+            None => Err(plan_datafusion_err!("a statement is missing")),
+        }
+    };
+    // SAFETY: as for this function; the handle of nothing is freed once.
+    unsafe {
+        let made = into_handle(error, make);
+        let is_set = !made.is_null();
+        free_handle(made);
+        is_set
+    }
+}
+
 /// Plans a statement, once, as a table that the session reads in its place: a component with an `FFI_TableProvider`. With `shares_ctes`, CTEs
 /// are computed once even without a derivative. Returns null if the session has to plan the statement itself, and also writes the reason to
 /// `error` if it cannot be planned.

@@ -21,6 +21,7 @@ use crate::workarounds::nullability::{Static, nullable_by_either_term};
 #[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::pruning::keep_recursive_columns;
 use crate::workarounds::window_orderings::partitions_without_orderings;
+use crate::workarounds::work_tables::work_tables_read_once;
 
 /// What the passes know of a statement and its session.
 #[derive(Debug)]
@@ -102,6 +103,14 @@ const PASSES: &[Pass] = &[
     },
     #[cfg(not(feature = "datafusion-55"))]
     Pass { name: "kept_recursive_columns", over: Over::EveryPlan, run: |plan, _| keep_recursive_columns(plan) },
+    Pass {
+        name: "work_tables_read_once",
+        over: Over::EveryPlan,
+        run: |plan, setting| match setting.shares_relations {
+            true => work_tables_read_once(plan),
+            false => Ok(Transformed::no(plan)),
+        },
+    },
     Pass {
         name: "stacks",
         over: Over::EveryPlan,

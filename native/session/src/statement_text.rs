@@ -12,21 +12,24 @@
 //! ```
 
 use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::ipc::reader::StreamReader;
 use datafusion::catalog::{
     CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider, TableProvider,
 };
-use datafusion::common::{Result, TableReference};
+use datafusion::common::metadata::ScalarAndMetadata;
+use datafusion::common::{ParamValues, Result, ScalarValue, TableReference};
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, DFParser, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast::{Query, Statement, TableFactor, Visit, Visitor};
 use datafusion_ffi::execution::FFI_TaskContext;
 use datafusion_ffi::table_provider::FFI_TableProvider;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use xql_relations::{has_materialization, has_shared_subplans, written_out_size};
+use xql_relations::{has_materialization, has_shared_subplans, value_as, written_out_size};
 
 use crate::codec::{forget, logical_codec};
 use crate::functions::session_functions;
@@ -51,6 +54,8 @@ pub struct StatementText {
     tables: Vec<TableReference>,
     /// Whether it says of a CTE whether that is materialized.
     is_materialized: bool,
+    /// The values of its parameters, by their names.
+    values: HashMap<String, ScalarAndMetadata>,
 }
 
 /// A statement that is planned here, rewritten for the host.
@@ -81,13 +86,27 @@ impl StatementText {
             }
             let query = wrap_query(query.clone());
             let tables = state.resolve_table_references(&query)?;
-            Ok(Some(Self { registered, local, host, statement, tables, is_materialized }))
+            Ok(Some(Self { registered, local, host, statement, tables, is_materialized, values: HashMap::new() }))
         })
     }
 
     /// Returns the quoted names of the tables and views that it may scan.
     pub fn tables(&self) -> impl Iterator<Item = String> {
         self.tables.iter().map(TableReference::to_quoted_string)
+    }
+
+    /// Sets the values of its parameters: the columns of an Arrow stream of one row.
+    ///
+    /// # Errors
+    /// If there is no such row.
+    pub fn set_values(&mut self, stream: &[u8]) -> Result<()> {
+        for batch in StreamReader::try_new(stream, None)? {
+            let batch = batch?;
+            for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+                self.values.insert(field.name().clone(), ScalarValue::try_from_array(column, 0)?.into());
+            }
+        }
+        Ok(())
     }
 
     /// Plans the statement, and returns it rewritten for the host if it has a common subplan that is computed once. `scans` are the encoded
@@ -109,6 +128,10 @@ impl StatementText {
         let mut inputs = StatementInputs { queries: vec![], shares_ctes: shares_ctes || self.local.shares_ctes() };
         let state = self.build_state(scans, &mut inputs)?;
         let plan = runtime().block_on(state.statement_to_plan(text))?;
+        if !has_types_of(&plan, &self.values)? {
+            return Ok(None);
+        }
+        let plan = plan.with_param_values(ParamValues::Map(self.values.clone()))?;
         let schema = Schema::clone(plan.schema().as_arrow());
         let is_planned_here = match is_view(&self.statement) {
             true => self.is_materialized || written_out_size(&plan)? > LARGE_VIEW,
@@ -169,6 +192,15 @@ impl StatementText {
         }
         Ok(state)
     }
+}
+
+/// Returns whether a plan has its parameters of types that these values have, too. A common subplan is typed before it gets values, where the
+/// host types the statement with them.
+fn has_types_of(plan: &LogicalPlan, values: &HashMap<String, ScalarAndMetadata>) -> Result<bool> {
+    Ok(plan.get_parameter_fields()?.iter().all(|(id, field)| {
+        let value = values.get(id.trim_start_matches('$'));
+        value.zip(field.as_ref()).is_some_and(|(value, field)| value_as(&value.value, field.data_type()).is_some())
+    }))
 }
 
 /// Returns the query of a statement.

@@ -20,4 +20,4 @@ mod scan;
 pub use capture::CommonSubplans;
 pub use materialized::{Materialization, has_materialization};
 pub use resolve::{Sharing, Subplans, has_calls, has_shared_subplans};
-pub use scan::written_out_size;
+pub use scan::{value_as, written_out_size};

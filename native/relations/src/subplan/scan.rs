@@ -1,8 +1,9 @@
 //! The leaf that reads a common subplan.
 
+use arrow::datatypes::{DataType, Field};
 use datafusion_common::metadata::ScalarAndMetadata;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{DFSchemaRef, ParamValues, Result};
+use datafusion_common::{DFSchemaRef, ParamValues, Result, ScalarValue, plan_err};
 use datafusion_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
+use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::occurrences;
 use crate::vocabulary::work_table::work_table;
 
@@ -113,13 +115,38 @@ impl SubplanScan {
     pub fn plan(&self) -> Result<LogicalPlan> {
         let mut values = HashMap::new();
         for (parameter, value) in self.subplan.parameters.iter().zip(&self.parameters) {
-            if let (Expr::Placeholder(parameter), Expr::Literal(value, _)) = (parameter, value) {
-                values.insert(parameter.id.trim_start_matches('$').to_owned(), ScalarAndMetadata::from(value.clone()));
+            // DataFusion keeps the name of the parameter as an alias.
+            if let (Expr::Placeholder(parameter), Expr::Literal(value, _)) = (parameter, unaliased(value)) {
+                let known = parameter.field.as_deref().map(Field::data_type);
+                let Some(value) = known.map_or_else(|| Some(value.clone()), |known| value_as(value, known)) else {
+                    return plan_err!(
+                        "the value of {} is {value}, and what several places read is planned for {}. Write CAST({} AS {})",
+                        parameter.id,
+                        known.unwrap_or(&DataType::Null),
+                        parameter.id,
+                        value.data_type()
+                    );
+                };
+                values.insert(parameter.id.trim_start_matches('$').to_owned(), ScalarAndMetadata::from(value));
             }
         }
         let plan = self.subplan.plan.clone();
         if values.is_empty() { Ok(plan) } else { plan.replace_params_with_values(&ParamValues::Map(values)) }
     }
+}
+
+/// The value of a parameter as the type that a plan has it of, unless it is another value then.
+pub fn value_as(value: &ScalarValue, wanted: &DataType) -> Option<ScalarValue> {
+    let given = value.data_type();
+    if given == *wanted {
+        return Some(value.clone());
+    }
+    if !(value.is_null() || given.is_numeric() && wanted.is_numeric()) {
+        return None;
+    }
+    let found = value.cast_to(wanted).ok()?;
+    let is_same = value.is_null() || found.cast_to(&given).is_ok_and(|back| back == *value);
+    is_same.then_some(found)
 }
 
 /// How many nodes a plan has where everything is written out that it reads.

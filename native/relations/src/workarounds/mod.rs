@@ -13,3 +13,4 @@ pub mod nullability;
 #[cfg(not(feature = "datafusion-55"))]
 pub mod pruning;
 pub mod window_orderings;
+pub mod work_tables;
