@@ -14,6 +14,7 @@ from datafusion import SessionContext
 
 import xql_ffi
 from support.differences import central
+from support.stock import ON_STOCK
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
@@ -42,7 +43,8 @@ TABLES = {
 QUANTILES = [
     ("median({0})", 0.5),
     ("percentile_cont({0}, 0.37)", 0.37),
-    ("quantile_cont({0}, 1 - 0.1)", 0.9),
+    # DataFusion 54 takes literals only.
+    ("quantile_cont({0}, 1 - 0.1)" if ON_STOCK else "quantile_cont({0}, 0.9)", 0.9),
     ("percentile_cont(0.25) WITHIN GROUP (ORDER BY {0})", 0.25),
     ("percentile_cont(0.25) WITHIN GROUP (ORDER BY {0} DESC)", 0.75),
     ("percentile_cont({0}, 0)", 0.0),
@@ -161,7 +163,8 @@ def test_equal_values(session: SessionContext, quantile: str, p: float) -> None:
 
 
 def test_extremes_are_those_of_min_and_max(session: SessionContext) -> None:
-    for table, rows in (("ties", "TRUE"), ("zeros", "id < 2"), ("zeros", "TRUE")):
+    # To the `min` of DataFusion 54 -0 is less than 0, while a quantile shares evenly.
+    for table, rows in (("ties", "TRUE"), *((("zeros", "id < 2"), ("zeros", "TRUE")) if ON_STOCK else ())):
         of = f"{table} WHERE {rows}"
         for quantile, extreme in (("percentile_cont(val, 0)", "min(val)"), ("percentile_cont(val, 1)", "max(val)")):
             one, other = (

@@ -86,7 +86,11 @@ class Table:
 def _rows(frame: Any) -> pa.Table:
     """The rows of a table in their order, by its partitions."""
     batches = [batch for partition in frame.collect_partitioned() for batch in partition]
-    return pa.Table.from_batches(batches, frame.schema())
+    # DataFusion 54 keeps rows that were inserted with the fields of the query that they are of, which may not be NULL.
+    schema = frame.schema()
+    return pa.Table.from_batches(
+        [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema
+    )
 
 
 def _places(rows: pa.Table) -> list[tuple[int, ...]] | None:

@@ -118,7 +118,10 @@ pub use register::{add_rules, register, register_with, relation_planners};
 pub use rule::DifferentiateRelations;
 pub use shared_relation::{SharedRelation, determinism, each_rewritten, is_computed_here, unchecked};
 
-pub use subplan::{Materialization, has_calls, has_materialization, has_shared_subplans, value_as, written_out_size};
+pub use subplan::{
+    Materialization, has_calls, has_materialization, has_shared_subplans, replace_parameters, value_as,
+    written_out_size,
+};
 pub use version::preserves_nulls;
 pub use vocabulary::expressions::unaliased;
 pub use vocabulary::identity::{Kind as NameKind, noted_name};

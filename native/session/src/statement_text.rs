@@ -17,7 +17,7 @@ use datafusion::catalog::{
     CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider, TableProvider,
 };
 use datafusion::common::metadata::ScalarAndMetadata;
-use datafusion::common::{ParamValues, Result, ScalarValue, TableReference};
+use datafusion::common::{Result, ScalarValue, TableReference};
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
@@ -29,7 +29,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use xql_relations::{has_materialization, has_shared_subplans, value_as, written_out_size};
+use xql_relations::{has_materialization, has_shared_subplans, replace_parameters, value_as, written_out_size};
 
 use crate::codec::{forget, logical_codec};
 use crate::functions::session_functions;
@@ -131,7 +131,7 @@ impl StatementText {
         if !has_types_of(&plan, &self.values)? {
             return Ok(None);
         }
-        let plan = plan.with_param_values(ParamValues::Map(self.values.clone()))?;
+        let plan = replace_parameters(plan, &self.values)?;
         let schema = Schema::clone(plan.schema().as_arrow());
         let is_planned_here = match is_view(&self.statement) {
             true => self.is_materialized || written_out_size(&plan)? > LARGE_VIEW,

@@ -14,10 +14,12 @@
 
 mod capture;
 mod materialized;
+mod parameters;
 mod resolve;
 mod scan;
 
 pub use capture::CommonSubplans;
 pub use materialized::{Materialization, has_materialization};
+pub use parameters::{replace_parameters, value_as};
 pub use resolve::{Sharing, Subplans, has_calls, has_shared_subplans};
-pub use scan::{value_as, written_out_size};
+pub use scan::written_out_size;

@@ -2,8 +2,8 @@
 
 use arrow::datatypes::{DataType, Field};
 use datafusion_common::metadata::ScalarAndMetadata;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{DFSchemaRef, ParamValues, Result, ScalarValue, plan_err};
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{DFSchemaRef, Result, plan_err};
 use datafusion_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -12,6 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
+use super::parameters::{parameters, replace_parameters, value_as};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::occurrences;
 use crate::vocabulary::work_table::work_table;
@@ -131,22 +132,8 @@ impl SubplanScan {
             }
         }
         let plan = self.subplan.plan.clone();
-        if values.is_empty() { Ok(plan) } else { plan.replace_params_with_values(&ParamValues::Map(values)) }
+        if values.is_empty() { Ok(plan) } else { replace_parameters(plan, &values) }
     }
-}
-
-/// The value of a parameter as the type that a plan has it of, unless it is another value then.
-pub fn value_as(value: &ScalarValue, wanted: &DataType) -> Option<ScalarValue> {
-    let given = value.data_type();
-    if given == *wanted {
-        return Some(value.clone());
-    }
-    if !(value.is_null() || given.is_numeric() && wanted.is_numeric()) {
-        return None;
-    }
-    let found = value.cast_to(wanted).ok()?;
-    let is_same = value.is_null() || found.cast_to(&given).is_ok_and(|back| back == *value);
-    is_same.then_some(found)
 }
 
 /// How many nodes a plan has where everything is written out that it reads.
@@ -160,22 +147,6 @@ pub fn written_out_size(plan: &LogicalPlan) -> Result<usize> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(size)
-}
-
-/// The parameters of a prepared statement in a plan, each once.
-fn parameters(plan: &LogicalPlan) -> Result<Vec<Expr>> {
-    let mut found: Vec<Expr> = vec![];
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|part| {
-                if matches!(part, Expr::Placeholder(_)) && !found.contains(part) {
-                    found.push(part.clone());
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
-    Ok(found)
 }
 
 /// Scans of the work tables that a plan reads of recursive queries around it, one of each.
