@@ -131,7 +131,10 @@ impl StatementText {
         if !has_types_of(&plan, &self.values)? {
             return Ok(None);
         }
-        let plan = plan.with_param_values(ParamValues::Map(self.values.clone()))?;
+        let plan = match self.values.is_empty() {
+            true => plan,
+            false => plan.with_param_values(ParamValues::Map(self.values.clone()))?,
+        };
         let schema = Schema::clone(plan.schema().as_arrow());
         let is_planned_here = match is_view(&self.statement) {
             true => self.is_materialized || written_out_size(&plan)? > LARGE_VIEW,
