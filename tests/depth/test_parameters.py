@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 
+import xql_ffi
 from support.ctes import with_ctes
 from support.sessions import session
 
@@ -79,3 +80,17 @@ def test_a_fraction_for_a_whole_number(ctx: SessionContext) -> None:
             raise
     else:
         np.testing.assert_allclose(found, 2 * values * (1 - np.tanh(ROWS) ** 2), rtol=1e-12)
+
+
+@pytest.mark.parametrize("depth", [1, 5])
+def test_rows_of_the_statement_itself_are_refused_or_right(depth: int) -> None:
+    """DataFusion makes VALUES anew for each reader where it puts values in."""
+    rows = "w AS (SELECT i, val FROM (VALUES (0, 0.5), (1, -1.0), (2, 2.0)) AS rows(i, val))"
+    sql = statement(depth, "tanh(val) * $factor").replace("WITH ", f"WITH {rows}, ")
+    try:
+        found = session().sql(sql, param_values={"factor": 2.0}).to_pydict()["d"]
+    except xql_ffi.UnsupportedRelationError as error:
+        if "Keep the rows in a table" not in str(error):
+            raise
+    else:
+        np.testing.assert_allclose(found, 4 * SLOPE, rtol=1e-12)

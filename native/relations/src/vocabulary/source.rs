@@ -144,6 +144,13 @@ pub fn check_is_named(queries: &[&LogicalPlan], relation: &Relation) -> Result<(
                 relation.node.display()
             );
         }
+        if relation.is_rebuilt_in(query)? {
+            return plan_err!(
+                "DataFusion has made {} anew for each reader, as it does where it puts values in the place of parameters, so that xql-ffi \
+                 cannot tell whether the derivative is by the same rows. Keep the rows in a table, or write the values in the statement",
+                relation.node.display()
+            );
+        }
     }
     Ok(())
 }

@@ -98,6 +98,13 @@ pub fn occurrences(plan: &LogicalPlan) -> Vec<Occurrence> {
     leaves
 }
 
+/// Whether a plan reads rows that the statement itself has.
+pub fn reads_values(plan: &LogicalPlan) -> bool {
+    let mut reads = false;
+    visit(plan, |node| reads |= matches!(node, LogicalPlan::Values(_)));
+    reads
+}
+
 /// Goes through the nodes of a plan and of the subqueries in it.
 fn visit(plan: &LogicalPlan, mut each: impl FnMut(&LogicalPlan)) {
     let visited = plan.apply_with_subqueries(|node| {

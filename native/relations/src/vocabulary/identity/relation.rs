@@ -4,7 +4,7 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::LogicalPlan;
 
-use super::occurrence::{is_equal, is_same};
+use super::occurrence::{is_equal, is_same, reads_values};
 use super::plan_path::{Place, any_placed};
 
 /// A relation by whose rows is differentiated, as other places of the statement read it.
@@ -75,6 +75,16 @@ impl Relation {
             let may_be = self.is_unsure && (place.is_unread || place.is_unsure) && is_equal(node, &self.node);
             Ok(may_be && !self.is(node, place))
         })
+    }
+
+    /// Whether a plan does not read it, but `VALUES` of the same text in its place. DataFusion makes `VALUES` anew for each reader where it puts
+    /// values in the place of parameters, so that nobody can tell whether they are one.
+    pub fn is_rebuilt_in(&self, plan: &LogicalPlan) -> Result<bool> {
+        let is_rebuilt = |node: &LogicalPlan, place: &Place| {
+            *place == self.place && reads_values(node) && is_equal(node, &self.node) && !self.is(node, place)
+        };
+        Ok(!self.is_read_in(plan)?
+            && any_placed(plan, &Place::default(), &mut |node, place| Ok(is_rebuilt(node, place)))?)
     }
 
     /// Whether a plan or a subquery in it reads it.
