@@ -53,7 +53,7 @@ enum Kept {
     /// The rows of some.
     Some(Checkpoints<State>),
     /// The first one and the last one.
-    Ends(Ends),
+    Ends(Box<Ends>),
 }
 
 /// An iteration to which cotangents are carried back.
@@ -71,7 +71,7 @@ impl Tape {
         let kept = match keeps {
             Keeps::All => Kept::All(vec![]),
             Keeps::Checkpoints(most) => Kept::Some(Checkpoints::new(most)),
-            Keeps::Ends => Kept::Ends(Ends::default()),
+            Keeps::Ends => Kept::Ends(Box::default()),
         };
         Self { name: name.to_owned(), steps, marks: vec![], kept, reservation }
     }

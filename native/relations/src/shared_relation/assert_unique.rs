@@ -92,7 +92,7 @@ fn comes_once(plan: &LogicalPlan, position: usize) -> Result<bool> {
 mod tests {
     use super::*;
     use crate::physical::UniqueRowsExec;
-    use crate::shared_relation::inline_shared_relations;
+    use crate::shared_relation::inline::inline_shared_relations;
     use arrow::array::RecordBatch;
     use arrow::util::pretty::pretty_format_batches;
     use datafusion::common::assert_contains;
