@@ -328,6 +328,28 @@ def _(ctx: SessionContext) -> tuple[Any, Any]:
     return X / np.hypot(X, Y), last(ctx, "SELECT k, grad(sqrt(power(u, 2) + power(v, 2)), u) FROM wind ORDER BY k")
 
 
+@case("from-jax", "`custom_root`, implicit differentiation of a minimum")
+def _(_: SessionContext) -> tuple[Any, Any]:
+    """The minimum of the sum is at the mean of each value and 0."""
+    ctx = xql_ffi.register(SessionContext())
+    ctx.from_pydict({"k": [0, 1, 2], "y": X.tolist()}, name="data")
+    ctx.from_pydict({"k": [0, 1, 2], "val": [0.0] * 3}, name="w")
+    loss = "SELECT SUM(power(w.val - data.y, 2) + power(w.val, 2)) FROM w JOIN data ON w.k = data.k"
+    objective = xql_ffi.objective(ctx, loss, "w.val")
+    return V / 2, objective.solution(X / 2, "data.y").vjp(V)
+
+
+@case("from-ddx", "a prepared step")
+def _(_: SessionContext) -> tuple[Any, Any]:
+    ctx = xql_ffi.register(SessionContext())
+    ctx.from_pydict({"k": [0, 1, 2], "val": W.tolist()}, name="w")
+    loss = "WITH loss AS (SELECT SUM(val * val) AS l FROM w)"
+    step = xql_ffi.prepare(ctx, {"w": f"{loss} SELECT k, val - 0.1 * grad((SELECT l FROM loss), val) AS val FROM w"})
+    step()
+    step()
+    return 0.64 * W, last(ctx, "SELECT k, val FROM w ORDER BY k")
+
+
 @case("from-xarray-sql", "`grad(grad(u * u * v, u), v)`")
 def _(ctx: SessionContext) -> tuple[Any, Any]:
     return 2 * X, last(ctx, "SELECT k, grad(grad(u * u * v, u), v) FROM wind ORDER BY k")
