@@ -282,3 +282,25 @@ def test_a_gradient_of_what_a_gradient_is() -> None:
     ctx = differentiating({"w": {"k": [0, 1], "val": at}})
     found = ctx.sql(f"{ctes} SELECT grad((SELECT l FROM loss), val) AS d FROM w").to_pydict()["d"]
     np.testing.assert_allclose(found, [(k + 1) * (2 + 6 * val) for k, val in enumerate(at)], rtol=1e-12)
+
+
+SWEPT = pytest.mark.xfail(strict=True, reason="the column is not found in what has been swept, and the derivative is 0")
+# The Hessian of a sum has a row for each of the rows of `p`, of which a second gradient would be the sum.
+TWICE = "grad(grad((SELECT SUM(w * w * w) FROM p), w), w) AS d FROM p"
+MIXED = "grad(d, w) AS e FROM (SELECT w, grad((SELECT SUM(t.x * p.w) FROM t CROSS JOIN p), x) AS d FROM t CROSS JOIN p)"
+
+
+@pytest.mark.parametrize(
+    ("rows", "derivative"),
+    [
+        ("SELECT x AS w FROM t", TWICE),
+        ("SELECT x + 0 AS w FROM t", TWICE),
+        ("SELECT * FROM (VALUES (1.0), (2.0)) AS v(w)", MIXED),
+        pytest.param("SELECT 1.0 AS w UNION ALL SELECT 2.0", TWICE, marks=SWEPT),
+        pytest.param("SELECT x + 0 AS w FROM t", MIXED, marks=SWEPT),
+    ],
+)
+def test_by_a_column_of_several_rows(rows: str, derivative: str) -> None:
+    ctx = differentiating({"t": pa.table({"x": [1.0, 2.0]})})
+    with pytest.raises(Exception, match=r"2 cells of [wx]"):
+        ctx.sql(f"WITH p AS ({rows}) SELECT {derivative}").collect()
