@@ -49,7 +49,6 @@ NOT_RUN = {
     "python3 dev.py": "it is the command that runs this test",
     "python examples/": "tests/examples runs the examples",
     "build/fresh/bin/python": "it measures with the wheels of `dev.py wheels`",
-    "build/fresh-55/bin/python": "it measures with the wheel of `dev.py bench`",
     "source .venv/bin/activate": "it builds; `dev.py test` does",
     "cd native": "it measures",
     "python -m xql_ffi expand query.sql": "the files are those of the reader",

@@ -32,23 +32,21 @@
 //!
 //! In order: each imports only from those before it.
 //!
-//! | module | what it has |
-//! |---|---|
-//! | `vocabulary` | the names of added columns, where a column comes from, the operators |
-//! | `plan` | rewrites of plans that pull further columns up |
-//! | `tangents` | the tangent of an expression, and dual numbers |
-//! | `aggregate_rules` | the derivatives of aggregates and window functions |
-//! | `physical`, `shared_relation` | relations that are computed once, and the nodes that execute them |
-//! | `jvp` | forward mode: a file for each kind of node |
-//! | `vjp` | reverse mode: from the value of a subquery down to the rows of its relations |
-//! | `calls` | rewrites the calls of a node |
-//! | `disjoint` | turns full joins of rows that literals keep apart into unions: derivatives by several tables are one node |
-//! | `isolate_contractions` | plans sums of products apart that a statement has of itself, if the session says so |
-//! | `layering` | turns row-local derivatives into stacks of projections |
-//! | `subplan` | plans CTEs and views that have several readers once |
-//! | `passes`, `rule` | the list of what is done to a plan, and the analyzer rule that does it |
-//! | `register`, `eliminate_stop_gradient`, `observe` | what a session gets; `observe` tells what recursive queries compute |
-//! | `workarounds` | keeps faults of DataFusion from doing harm in statements that differentiate |
+//! - `vocabulary`: the names of added columns, where a column comes from, the operators.
+//! - `plan`: rewrites of plans that pull further columns up.
+//! - `tangents`: the tangent of an expression, and dual numbers.
+//! - `aggregate_rules`: the derivatives of aggregates and window functions.
+//! - `physical`, `shared_relation`: relations that are computed once, and the nodes that execute them.
+//! - `jvp`: forward mode: a file for each kind of node.
+//! - `vjp`: reverse mode: from the value of a subquery down to the rows of its relations.
+//! - `calls`: rewrites the calls of a node.
+//! - `disjoint`: turns full joins of rows that literals keep apart into unions: derivatives by several tables are one node.
+//! - `isolate_contractions`: plans sums of products apart that a statement has of itself, if the session says so.
+//! - `layering`: turns row-local derivatives into stacks of projections.
+//! - `subplan`: plans CTEs and views that have several readers once.
+//! - `passes`, `rule`: the list of what is done to a plan, and the analyzer rule that does it.
+//! - `register`, `eliminate_stop_gradient`, `observe`: what a session gets; `observe` tells what recursive queries compute.
+//! - `workarounds`: keeps faults of DataFusion from doing harm in statements that differentiate.
 //!
 //! # Glossary
 //!
