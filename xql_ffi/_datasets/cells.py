@@ -124,7 +124,8 @@ def _filled(column: pa.ChunkedArray, cells: Array, shape: tuple[int, ...]) -> Ar
     size = int(np.prod(shape))
     if len(cells) < size:
         column = pa.chunked_array([*column.chunks, pa.nulls(1, column.type)], column.type)
-        values, lacking = _values(column)[:-1], _values(column)[-1]
+        with_missing = _values(column)
+        values, lacking = with_missing[:-1], with_missing[-1]
     else:
         values, lacking = _values(column), None
     made = np.empty(size, values.dtype) if lacking is None else np.full(size, lacking, values.dtype)

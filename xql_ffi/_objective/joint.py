@@ -118,13 +118,14 @@ def joined(parameters: Parameters, rows: Mapping[str, pa.Table], columns: Sequen
                 raise ValueError(msg)
         relations.append(Relation(name, table, list(chosen), chosen))
     every = Parameters(relations)
-    return Joint(every, *_places(every.relations, known, {column: cells[column] for column in columns}))
+    cells = {column: cells[column] for column in columns}
+    return Joint(every, *_places(every.relations, known, cells), cells)
 
 
 def _places(
-    relations: Sequence[Relation], known: Mapping[str, Relation], cells: dict[Column, Chosen]
-) -> tuple[Places, Places, dict[Column, Chosen]]:
-    """Where in the vector of all the parameters are and the further cells, and which cells these are."""
+    relations: Sequence[Relation], known: Mapping[str, Relation], cells: Mapping[Column, Chosen]
+) -> tuple[Places, Places]:
+    """Where in the vector of all the parameters are, and the further cells."""
     import numpy as np
 
     own, further, begin = list["Places"](), dict[Column, "Places"](), 0
@@ -136,4 +137,4 @@ def _places(
                 own.append(places[known[r.name].chosen[variable]])
             if (r.name, variable) in cells:
                 further[r.name, variable] = places[cells[r.name, variable]]
-    return np.concatenate(own), np.concatenate([further[column] for column in cells]), cells
+    return np.concatenate(own), np.concatenate([further[column] for column in cells])

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from xql_ffi._expressions import quoted
 from xql_ffi._loss import in_its_part, part_of_row, selected_beside
-from xql_ffi._prepared.reading import Call, Cte, Read, calls, edited, names_in, words
+from xql_ffi._prepared.reading import Call, Cte, Read, calls, names_in, words
+from xql_ffi._text.dialects.places import Edit, edited
 
 PART = "part"
 
@@ -131,11 +132,11 @@ def _agrees(statement: Read, cte: Cte) -> bool:
 
 def _without(statement: Read, common: Collection[str], sweep: Sweep, found: Sequence[Call]) -> str:
     """A statement that reads the common table expressions, and its derivatives in the sweep."""
-    edits = [(*call.span, sweep.derivative(call)) for call in found]
-    edits += [(*item, sweep.read(call)) for item, call in {call.item: call for call in found}.items()]
+    edits = [Edit(*call.span, sweep.derivative(call)) for call in found]
+    edits += [Edit(*item, sweep.read(call)) for item, call in {call.item: call for call in found}.items()]
 
     def part(begin: int, end: int) -> str:
-        inside = [(one - begin, other - begin, words) for one, other, words in edits if begin <= one < end]
+        inside = [Edit(each.start - begin, each.end - begin, each.text) for each in edits if begin <= each.start < end]
         return edited(statement.text[begin:end], inside)
 
     own = [part(*cte.span) for cte in statement.ctes if cte.name not in common]

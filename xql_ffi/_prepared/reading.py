@@ -14,7 +14,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from xql_ffi._calls import DERIVATIVES
 from xql_ffi._expressions import quoted
+from xql_ffi._loss import stripped
 from xql_ffi._text.dialects.datafusion import AGGREGATES, XqlDataFusion
+from xql_ffi._text.dialects.places import Edit, closing, edited
 
 _PARAMETER = re.compile(r"\$(?P<name>[A-Za-z_]\w*)")
 
@@ -100,7 +102,7 @@ def with_parameters(text: str, row: str, columns: Mapping[str, str]) -> str:
         columns: its columns by the parameters.
     """
     tree = _tree(text)
-    edits, joined = list[tuple[int, int, str]](), set[int]()
+    edits, joined = list[Edit](), set[int]()
     nodes = {} if tree is None else {node.meta["start"]: node for node in _identifiers(tree)}
     for token in _tokens(text):
         if (found := _parameter(token)) is None:
@@ -108,11 +110,11 @@ def with_parameters(text: str, row: str, columns: Mapping[str, str]) -> str:
         column = quoted(columns[found["name"]])
         place = _joinable(nodes.get(token.start))
         if place is None:
-            edits.append((token.start, token.end + 1, f"(SELECT {column} FROM {row} LIMIT 1)"))
+            edits.append(Edit(token.start, token.end + 1, f"(SELECT {column} FROM {row} LIMIT 1)"))
         else:
-            edits.append((token.start, token.end + 1, f"{row}.{column}"))
+            edits.append(Edit(token.start, token.end + 1, f"{row}.{column}"))
             joined.add(place)
-    edits += [(place, place, f"{row} CROSS JOIN ") for place in joined]
+    edits += [Edit(place, place, f"{row} CROSS JOIN ") for place in joined]
     return edited(text, edits)
 
 
@@ -134,7 +136,7 @@ def _joinable(node: Any) -> int | None:
 
 def read(text: str) -> Read:
     """Reads a statement."""
-    text = text.strip().rstrip(";").rstrip()
+    text = stripped(text)
     tree = _tree(text)
     if tree is None or not isinstance(tree, exp.Query):
         return Read(text)
@@ -152,7 +154,7 @@ def read(text: str) -> Read:
         name = cte.args["alias"].this
         if (number := at.get(name.meta.get("start"))) is None:
             return whole
-        end = _closing(tokens, next(i for i in range(number, len(tokens)) if _opens(tokens, i)))
+        end = closing(tokens, next(i for i in range(number, len(tokens)) if _opens(tokens, i)))
         span = (tokens[number].start, tokens[end].end + 1)
         ctes.append(Cte(_name(name), text[slice(*span)], span))
     return replace(whole, ctes=ctes, body=tokens[end].end + 1)
@@ -184,8 +186,8 @@ def calls(statement: Read, tables: Mapping[str, Collection[str]], unknown: Colle
         if call is None:
             continue
         table, column, item = call
-        end = _closing(tokens, number + 1)
-        first = _closing(tokens, number + 2)
+        end = closing(tokens, number + 1)
+        first = closing(tokens, number + 2)
         value = statement.text[tokens[number + 2].start : tokens[first].end + 1]
         if {token.text.lower() for token in tokens[number + 2 : first]} & set(unknown):
             continue
@@ -214,11 +216,8 @@ def _call(node: Any, tables: Mapping[str, Collection[str]]) -> tuple[str, str, A
         return None
     if not _is_by_row(node, query) or not _is_in(node, query, ("expressions", "where")) or _has_star(query):
         return None
-    around = node.parent
-    while around is not None and around is not query:
-        if isinstance(around, exp.Anonymous) and str(around.this).lower() in DERIVATIVES:
-            return None
-        around = around.parent
+    if any(_is_derivative(around) for around in _between(node, query)):
+        return None
     # What is in a recursive query may read its last rows.
     if any(with_.args.get("recursive") for with_ in _withs_around(node)):
         return None
@@ -266,15 +265,16 @@ def _called(item: Any) -> str | None:
 
 def _is_by_row(node: Any, query: Any) -> bool:
     """Whether a part of a query is computed for each of the rows that it reads."""
-    around = node.parent
-    while around is not None and around is not query:
-        if _is_aggregate(around):
-            return True
-        around = around.parent
+    if any(_is_aggregate(around) for around in _between(node, query)):
+        return True
     is_grouped = any(query.args.get(key) for key in ("group", "having"))
     aggregates = (part for part in query.find_all(exp.Anonymous) if _is_aggregate(part))
     is_where = _is_in(node, query, ("where",))
     return is_where or not (is_grouped or any(part.find_ancestor(exp.Select) is query for part in aggregates))
+
+
+def _is_derivative(part: Any) -> bool:
+    return isinstance(part, exp.Anonymous) and str(part.this).lower() in DERIVATIVES
 
 
 def _is_aggregate(part: Any) -> bool:
@@ -288,9 +288,15 @@ def _is_aggregate(part: Any) -> bool:
 
 def _is_in(node: Any, query: Any, keys: Sequence[str]) -> bool:
     """Whether a part of a query is in one of these clauses."""
+    *_, outermost = node, *_between(node, query)
+    return outermost.arg_key in keys
+
+
+def _between(node: Any, query: Any) -> Iterator[Any]:
+    """What is around a part of a query and within it, from the inside."""
     while node.parent is not None and node.parent is not query:
         node = node.parent
-    return node.arg_key in keys
+        yield node
 
 
 def _has_star(query: Any) -> bool:
@@ -302,16 +308,9 @@ def _is_scalar(node: Any) -> bool:
     around = node.parent
     if isinstance(around, exp.From | exp.Join | exp.CTE | exp.Lateral | exp.SetOperation | exp.In | exp.Exists):
         return False
-    if isinstance(around, exp.Anonymous) and str(around.this).lower() in DERIVATIVES:
+    if _is_derivative(around):
         return around.expressions[0] is not node
     return around is not None
-
-
-def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
-    """A text with other words in some places, given by where these begin and end."""
-    for begin, end, words in sorted(edits, reverse=True):
-        text = text[:begin] + words + text[end:]
-    return text
 
 
 @functools.lru_cache(maxsize=1024)
@@ -362,14 +361,3 @@ def _name(identifier: Any) -> str:
     """A name as DataFusion reads it."""
     name: str = identifier.name
     return name if identifier.args.get("quoted") else name.lower()
-
-
-def _closing(tokens: Sequence[Token], opened: int) -> int:
-    """The number of the token that closes a parenthesis."""
-    depth = 0
-    for number in range(opened, len(tokens)):
-        kind = tokens[number].token_type
-        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-        if depth == 0:
-            return number
-    return opened
