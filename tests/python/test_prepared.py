@@ -67,7 +67,11 @@ def by_statements(
     def run(statement: str) -> pa.Table:
         for name, value in parameters.items():
             statement = statement.replace(f"${name}", repr(value))
-        return ctx.sql(statement).to_arrow_table()
+        # The branches of a UNION differ on DataFusion 54 in whether a column may be NULL.
+        frame = ctx.sql(statement)
+        schema = frame.schema()
+        batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in frame.collect()]
+        return pa.Table.from_batches(batches, schema)
 
     results = {name: run(statement) for name, statement in updates.items()}
     found = {name: run(statement).column(0)[0].as_py() for name, statement in values.items()}

@@ -243,8 +243,10 @@ class Planner:
             branches.append(f"SELECT {number} AS {PART}, {', '.join(columns)} FROM {empty} AS n CROSS JOIN {name} AS q")
         union = self._with(heads, " UNION ALL ".join(branches))
         listed = ", ".join(every)
-        turn = f"SELECT coalesce(MAX({_TURN}), 0) + 1 AS {_TURN}, CAST(0 AS DOUBLE) AS {_CALL} FROM {turns}"
-        selected = f"t.{_TURN}, COUNT(*) OVER () AS {_COUNT}, {called(f't.{_CALL}')} AS {_CALL}, u.{PART}, {listed}"
+        begun = f"SELECT coalesce(MAX({_TURN}), 0) + 1 AS {_TURN}, CAST(0 AS DOUBLE) AS {_CALL} FROM {turns}"
+        # Beside the statements the call would have DataFusion 54 write out what these read.
+        turn = f"SELECT b.{_TURN}, {called(f'b.{_CALL}')} AS {_CALL} FROM ({begun}) AS b"
+        selected = f"t.{_TURN}, COUNT(*) OVER () AS {_COUNT}, t.{_CALL}, u.{PART}, {listed}"
         return f"""WITH RECURSIVE {turns} AS (
             SELECT CAST(0 AS BIGINT) AS {_TURN}, CAST(1 AS BIGINT) AS {_COUNT}, {_CALL}, CAST(0 AS BIGINT) AS {PART},
                 {listed} FROM {empty}
