@@ -29,6 +29,7 @@ TABLES: dict[str, dict[str, list[Any]]] = {
     "field": {"cell": [0, 1], "val": [1.0, -0.5]},
     "stencil": {"cell": [0, 0, 1, 1], "neighbour": [0, 1, 1, 0], "weight": [0.9, 0.1, 0.9, 0.1]},
     "observed": {"step": [20, 20], "cell": [0, 1], "val": [0.25, 0.5]},
+    "era5": {"time": [0, 1], "latitude": [0.0, 3.0], "longitude": [0.0, 0.0], "t": [290.0, 288.0]},
     "air": {"latitude": [0.0, 3.0, 6.0], "longitude": [0.0, 0.0, 0.0], "t": [290.0, 288.0, 289.0]},
 }
 
@@ -37,7 +38,6 @@ ERROR = "an error"
 # The comments beside statements, up to a colon, as queries whose rows are the last column of the statement. Those that
 # are not here are expressions over the table t.
 SAID = {
-    "the average of 2 * (prediction - y) * x": "SELECT AVG(2 * (w * x + b - y) * x) FROM data CROSS JOIN parameters",
     "AVG(2 * (pred - y) * x)": "SELECT AVG(2 * (w * x + b - y) * x) FROM d CROSS JOIN params",
     "AVG(2 * x * x)": "SELECT AVG(2 * x * x) FROM d",
     "AVG(2 * (w * x - y) * x)": "SELECT AVG(2 * (w * x - y) * x) FROM d CROSS JOIN params",
