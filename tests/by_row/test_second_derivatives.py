@@ -284,23 +284,43 @@ def test_a_gradient_of_what_a_gradient_is() -> None:
     np.testing.assert_allclose(found, [(k + 1) * (2 + 6 * val) for k, val in enumerate(at)], rtol=1e-12)
 
 
-SWEPT = pytest.mark.xfail(strict=True, reason="the column is not found in what has been swept, and the derivative is 0")
 # The Hessian of a sum has a row for each of the rows of `p`, of which a second gradient would be the sum.
 TWICE = "grad(grad((SELECT SUM(w * w * w) FROM p), w), w) AS d FROM p"
 MIXED = "grad(d, w) AS e FROM (SELECT w, grad((SELECT SUM(t.x * p.w) FROM t CROSS JOIN p), x) AS d FROM t CROSS JOIN p)"
 
 
+BESIDE = "grad(grad((SELECT SUM(x * x * w) FROM p), x), w) AS d FROM p"
+CHAIN = "grad(d, w) AS e FROM (SELECT w, grad((SELECT SUM(w * w) FROM p), x) AS d FROM p)"
+
+
 @pytest.mark.parametrize(
-    ("rows", "derivative"),
+    ("rows", "derivative", "why"),
     [
-        ("SELECT x AS w FROM t", TWICE),
-        ("SELECT x + 0 AS w FROM t", TWICE),
-        ("SELECT * FROM (VALUES (1.0), (2.0)) AS v(w)", MIXED),
-        pytest.param("SELECT 1.0 AS w UNION ALL SELECT 2.0", TWICE, marks=SWEPT),
-        pytest.param("SELECT x + 0 AS w FROM t", MIXED, marks=SWEPT),
+        ("SELECT x AS w FROM t", TWICE, "2 cells of [wx]"),
+        ("SELECT x + 0 AS w FROM t", TWICE, "2 cells of [wx]"),
+        ("SELECT * FROM (VALUES (1.0), (2.0)) AS v(w)", MIXED, "2 cells of [wx]"),
+        ("SELECT 1.0 AS w UNION ALL SELECT 2.0", TWICE, "w comes from several branches of a UNION"),
+        (
+            "SELECT x AS w FROM t UNION ALL SELECT 2 * x FROM t",
+            MIXED,
+            "w comes from several branches|w is computed from",
+        ),
+        ("SELECT x + 0 AS w FROM t", MIXED, "w is computed from rows by which a gradient is"),
+        ("SELECT x, x * x AS w FROM t", CHAIN, "w is computed from rows by which a gradient is"),
+        ("SELECT x, 1.0 AS w FROM t", BESIDE, "w is computed from rows by which a gradient is"),
     ],
 )
-def test_by_a_column_of_several_rows(rows: str, derivative: str) -> None:
+def test_by_a_column_of_several_rows(rows: str, derivative: str, why: str) -> None:
     ctx = differentiating({"t": pa.table({"x": [1.0, 2.0]})})
-    with pytest.raises(Exception, match=r"2 cells of [wx]"):
+    with pytest.raises(Exception, match=why):
         ctx.sql(f"WITH p AS ({rows}) SELECT {derivative}").collect()
+
+
+def test_by_what_is_computed_beside() -> None:
+    """From the rows by which a gradient is, which does not read it."""
+    ctx = differentiating({"t": pa.table({"x": [1.0, 2.0]})})
+    gradient = "grad((SELECT SUM(x * x * x) FROM t), x)"
+    found = ctx.sql(f"SELECT grad(d * w, w) AS e FROM (SELECT exp(x) AS w, {gradient} AS d FROM t)").to_pydict()["e"]
+    np.testing.assert_allclose(sorted(found), [3.0, 12.0], rtol=1e-12)
+    of_p = f"WITH p AS (SELECT exp(x) AS w FROM t) SELECT grad(d * w, w) AS e FROM (SELECT w, {gradient} AS d FROM t CROSS JOIN p)"
+    np.testing.assert_allclose(sorted(ctx.sql(of_p).to_pydict()["e"]), [3.0, 3.0, 12.0, 12.0], rtol=1e-12)

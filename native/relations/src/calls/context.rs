@@ -3,7 +3,7 @@
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
-use crate::jvp::SharedTangents;
+use crate::jvp::{SharedTangents, SweptQuery};
 use crate::shared_relation::SharedRelation;
 use crate::vjp::Sweeping;
 use crate::vocabulary::names::Names;
@@ -27,6 +27,8 @@ pub struct Context {
     pub names: Names,
     /// The shared relations that have got tangents.
     pub subplan_tangents: SharedTangents,
+    /// The queries that gradients by row have gone through.
+    pub swept: Vec<SweptQuery>,
     /// The CTEs and views that several places read, each with what is without calls.
     pub common: Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>,
     /// The inputs of the nodes whose subqueries are being looked into, the innermost last.

@@ -4,6 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchema, ExprSchema, Result};
 use datafusion_expr::utils::merge_schema;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::{can_vary, is_float};
@@ -150,7 +151,7 @@ impl Inputs {
         direction: Direction,
         context: &mut Context,
     ) -> Result<TangentsOf> {
-        let Context { names, subplan_tangents, .. } = context;
+        let Context { names, subplan_tangents, swept, .. } = context;
         let seen = match self.plans[input].schema().maybe_index_of_column(by.variable) {
             Some(index) if by.owner == Some(input) => Variable::Column(index),
             _ => Variable::Outer,
@@ -160,7 +161,13 @@ impl Inputs {
         let is_added = columns.keys().any(|column| *column >= width);
         let read_from = if is_added { &self.plans[input] } else { &self.before[input] };
         let cell = match seen {
-            Variable::Column(index) => Cell::of(read_from, index)?,
+            Variable::Column(index) => {
+                let mut swept = Cow::Borrowed(swept.as_slice());
+                if is_added {
+                    swept.to_mut().extend_from_slice(&self.by_row.swept);
+                }
+                Cell::of(read_from, index, &by.variable.name, &swept)?
+            }
             _ => None,
         };
         // With one cell in all rows, all rows move.

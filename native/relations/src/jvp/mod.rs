@@ -35,7 +35,7 @@ pub use hoist_volatile::VolatileColumns;
 pub use propagate::{Carried, Perturb, TangentRequest};
 use propagate::{NodeRequest, Propagation};
 pub use row_local::is_plain;
-pub use shared_tangents::{Cell, SharedTangents};
+pub use shared_tangents::{Cell, SharedTangents, SweptQuery};
 pub use window::cells::is_one_cell;
 
 /// The plan with the tangents that are asked for in each direction.

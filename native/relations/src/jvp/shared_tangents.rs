@@ -15,10 +15,10 @@ use crate::shared_relation::{Given, Replaced, SharedRelation};
 use crate::tangents::tangent::Tangents;
 use crate::version::table_scan;
 use crate::vocabulary::expressions::failing;
-use crate::vocabulary::identity::is_same;
+use crate::vocabulary::identity::{computes_column, is_same};
 use crate::vocabulary::names::{Names, with_columns};
-use crate::vocabulary::nodes::any_node;
-use crate::vocabulary::source::{Source, source_of, sources_of};
+use crate::vocabulary::nodes::{any_node, has_one_row_at_most};
+use crate::vocabulary::source::{Source, sources_of};
 use crate::vocabulary::work_table::source_column;
 
 /// A variable with one cell, which moves wherever it is read.
@@ -28,6 +28,15 @@ pub struct Cell {
     pub origin: LogicalPlan,
     /// The position of its column there.
     pub position: usize,
+}
+
+/// A query by whose rows a gradient is. The gradient has gone through it, and what it has computed no longer has the nodes of the query.
+#[derive(Debug, Clone)]
+pub struct SweptQuery {
+    /// The numbered rows by which the gradient is.
+    pub rows: Arc<SharedRelation>,
+    /// The query, which reads these.
+    pub query: Arc<LogicalPlan>,
 }
 
 /// The shared relations that have got tangents, and what is given to iterations with tangents.
@@ -68,29 +77,59 @@ impl Cell {
 
     /// The cell of column number `index` of a plan, looked for in shared relations too, if one of these reads it beside the column
     /// itself.
-    pub fn of(plan: &LogicalPlan, index: usize) -> Result<Option<Self>> {
+    ///
+    /// # Errors
+    /// If what a gradient by row has computed reads the column, which cannot be moved there: a UNION puts it together, or the gradient has
+    /// gone through what computes it.
+    pub fn of(plan: &LogicalPlan, index: usize, variable: &str, swept: &[SweptQuery]) -> Result<Option<Self>> {
         if !SharedRelation::is_scanned_in(plan)? {
             return Ok(None);
         }
-        let Some(mut source) = source_of(plan, index)? else { return Ok(None) };
-        let mut numbered = vec![];
-        while let (Some(relation), LogicalPlan::TableScan(scan)) =
-            (SharedRelation::scanned_by(&source.origin), &source.origin)
-        {
-            let position = source_column(scan, source.position);
-            if position >= relation.plan().schema().fields().len() {
-                return Ok(None);
+        let mut found = vec![];
+        Self::behind(plan, index, None, &[], &mut found)?;
+        let is_only = found.len() == 1;
+        for (cell, numbered) in found {
+            for query in swept {
+                if query.has_gone_through(&cell, plan)? {
+                    return plan_err!(
+                        "{variable} is computed from rows by which a gradient is, so that its cells are cells of that gradient too{}",
+                        advice(variable)
+                    );
+                }
             }
-            let Some(below) = source_of(relation.plan(), position)? else { return Ok(None) };
-            // The numbered rows of the relation in which the column originates are that relation.
-            if below.path.len() == 1 {
-                numbered.push(relation);
+            if !cell.is_shared_in(plan, &numbered)? {
+                continue;
             }
-            source = below;
+            if is_only {
+                return Ok(Some(cell));
+            }
+            return plan_err!("{variable} comes from several branches of a UNION, with cells in each{}", advice(variable));
         }
-        let Source { origin, position, .. } = source;
-        let cell = Self { origin, position };
-        Ok(cell.is_shared_in(plan, &numbered)?.then_some(cell))
+        Ok(None)
+    }
+
+    /// The cells in which column number `index` of a plan originates, behind the shared relations that are scanned there, each with the
+    /// relations that are the numbered rows of its origin. `scanned` is the relation whose plan it is.
+    fn behind(
+        plan: &LogicalPlan,
+        index: usize,
+        scanned: Option<&Arc<SharedRelation>>,
+        numbered: &[Arc<SharedRelation>],
+        found: &mut Vec<(Self, Vec<Arc<SharedRelation>>)>,
+    ) -> Result<()> {
+        for Source { origin, position, path } in sources_of(plan, index)? {
+            let own = scanned.filter(|_| path.len() == 1);
+            let numbered: Vec<_> = numbered.iter().chain(own).cloned().collect();
+            let (Some(relation), LogicalPlan::TableScan(scan)) = (SharedRelation::scanned_by(&origin), &origin) else {
+                found.push((Self { origin, position }, numbered));
+                continue;
+            };
+            let position = source_column(scan, position);
+            if position < relation.plan().schema().fields().len() {
+                Self::behind(relation.plan(), position, Some(&relation), &numbered, found)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a shared relation in a plan reads it, other than those that are the numbered rows of its origin.
@@ -117,7 +156,7 @@ impl Cell {
         variable: &str,
         names: &mut Names,
     ) -> Result<(LogicalPlan, Column)> {
-        if self.origin.max_rows().is_some_and(|rows| rows <= 1) {
+        if has_one_row_at_most(&self.origin) {
             return Ok((plan, tangent.clone()));
         }
         let rows = names.part("rows");
@@ -127,8 +166,7 @@ impl Cell {
         let plan = LogicalPlanBuilder::from(plan).cross_join(LogicalPlan::Aggregate(counted))?.build()?;
         let tangent = Expr::Column(tangent.clone());
         let what = format!(
-            " cells of {variable}, by each of which a gradient by row has a derivative of its own: differentiate by a column of a \
-             one-row table, as eps in {variable} + eps * v"
+            " cells of {variable}{}", advice(variable)
         );
         let error = failing([lit("VariableError: "), rows.clone(), lit(what)], tangent.get_type(plan.schema())?);
         let name = names.part(&tangent.qualified_name().1);
@@ -138,6 +176,26 @@ impl Cell {
 
     fn is(&self, other: &Self) -> bool {
         self.position == other.position && is_same(&self.origin, &other.origin)
+    }
+}
+
+/// Why there is no derivative of a gradient by a column of several cells, and what to write.
+fn advice(variable: &str) -> String {
+    format!(
+        ", by each of which a gradient by row has a derivative of its own: differentiate by a column of a one-row table, as eps in \
+         {variable} + eps * v"
+    )
+}
+
+impl SweptQuery {
+    /// Whether the gradient has gone through what computes a cell, which is in it no longer, and a plan has the gradient.
+    fn has_gone_through(&self, cell: &Cell, plan: &LogicalPlan) -> Result<bool> {
+        let is_rows = |node: &LogicalPlan| {
+            SharedRelation::scanned_by(node).is_some_and(|relation| Arc::ptr_eq(&relation, &self.rows))
+        };
+        let reads_rows = |plan: &LogicalPlan| SharedRelation::any_node_in(plan, &is_rows);
+        let computes = |node: &LogicalPlan| computes_column(node, &cell.origin, cell.position);
+        Ok(reads_rows(&cell.origin)? && SharedRelation::any_node_in(&self.query, &computes)? && reads_rows(plan)?)
     }
 }
 

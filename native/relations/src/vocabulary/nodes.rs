@@ -5,7 +5,7 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::utils::grouping_set_to_exprlist;
-use datafusion_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion_expr::{Aggregate, Expr, JoinType, LogicalPlan};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -124,6 +124,26 @@ fn any_beside(
             _ => Ok(false),
         }
     })
+}
+
+/// Whether a plan is known to have one row at most. DataFusion counts none for a SELECT without FROM, so that a union of several seems to
+/// have none either.
+#[recursive::recursive]
+pub fn has_one_row_at_most(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Union(_) => false,
+        // It may have the row of each side.
+        LogicalPlan::Join(join) if join.join_type == JoinType::Full => false,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::SubqueryAlias(_) => plan.inputs().into_iter().all(has_one_row_at_most),
+        counted => counted.max_rows().is_some_and(|rows| rows <= 1),
+    }
 }
 
 /// What computes each column of an aggregate: its keys, nothing for the number of the grouping set behind them, its functions.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use variables::{Found, InCalls, Numbered, Variables, by_relation, found, innermost, is_beyond_arithmetic};
 use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
+use crate::jvp::SweptQuery;
 use crate::plan::pull_up_column::lifted;
 use crate::shared_relation::joined_apart;
 use crate::tangents::tangent::Tangent;
@@ -36,6 +37,8 @@ pub struct ByRow {
     /// The queries in FROM that calls differentiate.
     items: Vec<TableReference>,
     sweeping: Sweeping,
+    /// The queries that gradients go through.
+    pub swept: Vec<SweptQuery>,
 }
 
 /// A subquery, joined to the input as a column.
@@ -179,6 +182,7 @@ impl ByRow {
         for (sweep, Variables { rows, residuals, .. }) in self.sweeps.iter_mut().enumerate() {
             let Some(segment) = value(subquery, rows, residuals, names, self.sweeping)? else { continue };
             by.push(Swept::new(sweep, segment, None, self.sweeping));
+            self.swept.extend(swept_queries(rows, &subquery.subquery));
         }
         let Some(Swept { segment, .. }) = by.first() else { return Ok(None) };
         let Some(column) = segment.columns.first().cloned() else { return Ok(None) };
@@ -261,6 +265,7 @@ impl ByRow {
                     if is_of_item { alias.alias.table() } else { "a correlated subquery" }
                 );
             }
+            self.swept.extend(swept_queries(rows, &query));
             let number = Column::new(is_of_item.then(|| alias.alias.clone()), names.part("of"));
             let mut exprs = columns(plan.schema());
             let last = exprs.pop().map(|last| last.alias(number.name.clone()));
@@ -444,4 +449,9 @@ impl ByRow {
         }
         Ok(found)
     }
+}
+
+/// A query as the gradients by each of these rows go through it.
+fn swept_queries<'q>(rows: &'q [RowVariable], query: &'q Arc<LogicalPlan>) -> impl Iterator<Item = SweptQuery> + 'q {
+    rows.iter().map(|rows| SweptQuery { rows: Arc::clone(rows.relation()), query: Arc::clone(query) })
 }

@@ -12,6 +12,7 @@ use crate::calls::context::Context;
 use crate::calls::derivative::Term;
 use crate::calls::resolve::Owner;
 use crate::vocabulary::identity::is_same;
+use crate::vocabulary::nodes::has_one_row_at_most;
 
 /// A column that a call names, and where it originates.
 struct Named<'p> {
@@ -141,7 +142,7 @@ fn only_row(column: &Expr, scope: &Scope) -> Result<Option<TableReference>> {
         let is_one = input.exists(|node| {
             Ok(match node {
                 LogicalPlan::SubqueryAlias(named) => {
-                    named.alias == *relation && node.max_rows().is_some_and(|rows| rows <= 1)
+                    named.alias == *relation && has_one_row_at_most(node)
                 }
                 _ => false,
             })

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::plan::pull_up_column::lifted;
 use crate::vocabulary::names::Names;
-use crate::vocabulary::nodes::non_query_nodes;
+use crate::vocabulary::nodes::{has_one_row_at_most, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// The plan with the number of the cell that column number `index` has in a row.
@@ -132,24 +132,6 @@ pub fn has_cells_of_its_own(plan: &LogicalPlan, index: usize) -> Result<bool> {
         }
     }
     Ok(true)
-}
-
-/// Whether a plan is known to have one row at most. DataFusion counts none for a SELECT without FROM, so that a union of several seems to
-/// have none either.
-#[recursive::recursive]
-fn has_one_row_at_most(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::Union(_) => false,
-        // It may have the row of each side.
-        LogicalPlan::Join(join) if join.join_type == JoinType::Full => false,
-        LogicalPlan::Projection(_)
-        | LogicalPlan::Filter(_)
-        | LogicalPlan::Window(_)
-        | LogicalPlan::Sort(_)
-        | LogicalPlan::Join(_)
-        | LogicalPlan::SubqueryAlias(_) => plan.inputs().into_iter().all(has_one_row_at_most),
-        counted => counted.max_rows().is_some_and(|rows| rows <= 1),
-    }
 }
 
 /// Whether column number `index` has one cell at most, so that all rows have it.

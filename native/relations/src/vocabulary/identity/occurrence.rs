@@ -1,6 +1,6 @@
 //! Queries, which are known by where they were written.
 
-use datafusion_common::DFSchemaRef;
+use datafusion_common::{Column, DFSchemaRef};
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_expr::LogicalPlan;
 use std::hash::{Hash, Hasher};
@@ -38,6 +38,21 @@ fn reads_common(plan: &LogicalPlan) -> bool {
         reads |= matches!(node, LogicalPlan::TableScan(scan) if scan.source.get_logical_plan().is_some());
     });
     reads
+}
+
+/// Whether a node is what computes a column of another, which has the same leaves, though one of them has further columns by now.
+pub fn computes_column(node: &LogicalPlan, other: &LogicalPlan, index: usize) -> bool {
+    let column = Column::from(other.schema().qualified_field(index));
+    let computing = |plan: &LogicalPlan| {
+        plan.expressions().into_iter().find(|expr| {
+            let (relation, name) = expr.qualified_name();
+            relation == column.relation && name == column.name
+        })
+    };
+    discriminant(node) == discriminant(other)
+        && node.schema().maybe_index_of_column(&column).is_some()
+        && occurrences(node) == occurrences(other)
+        && computing(node) == computing(other)
 }
 
 /// Whether two plans say the same: one text over the same tables.
