@@ -46,6 +46,7 @@ from xql_ffi._progress import progress
 from xql_ffi._rule_table import rule_table
 from xql_ffi._rules import Rule, rule
 from xql_ffi._steps import Step
+from xql_ffi._substrait import from_substrait, to_substrait
 from xql_ffi._text.expansion import differentiate_sql, expand_sql, sql
 
 __version__ = version("xql-ffi")
@@ -78,6 +79,7 @@ __all__ = [
     "engine_status",
     "expand_sql",
     "explain",
+    "from_substrait",
     "grad",
     "grad_capsule",
     "gradient",
@@ -99,6 +101,7 @@ __all__ = [
     "stop_gradient",
     "stop_gradient_capsule",
     "testing",
+    "to_substrait",
     "value_and_grad",
     "vjp",
     "vjp_capsule",

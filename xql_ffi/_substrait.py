@@ -1,0 +1,127 @@
+"""Statements with derivatives as plans of Substrait, and plans with derivatives as queries of a session."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from datafusion import SQLOptions
+
+from xql_ffi._errors import DifferentiationError, HostError, translated
+from xql_ffi._expressions import shown
+from xql_ffi._special import SIGNATURES
+from xql_ffi._text.catalog import is_duckdb, is_session
+from xql_ffi._text.expansion import expand_sql
+from xql_ffi._text.own import called
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from datafusion import DataFrame, SessionContext
+
+    from xql_ffi._rules import Rule
+
+# A plan reads, and neither makes nor changes anything.
+_QUERIES = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
+_UNWRITTEN = re.compile(r"[Uu]nsupported plan type: (?P<node>\w+)")
+_MATERIALIZED = re.compile(r"\bas\s+materialized\s*\(", re.IGNORECASE)
+_SHORT = 300
+# What a plan's nodes are in SQL, of those that Substrait or DataFusion's writer lacks.
+_NODES = {
+    "RecursiveQuery": "recursive queries. Take the steps one by one, each as a plan over the rows of the last",
+    "Unnest": "unnest of lists",
+}
+
+
+def to_substrait(session: SessionContext, statement: str, *, rules: Iterable[Rule] = ()) -> bytes:
+    """Writes a query with derivatives as a plan of Substrait, which has no function and no node of this package.
+
+    >>> from datafusion import SessionContext
+    >>> import xql_ffi
+    >>> ctx = SessionContext()
+    >>> _ = ctx.from_pydict({"x": [3.0]}, name="t")
+    >>> plan = xql_ffi.to_substrait(ctx, "SELECT grad(x * x, x) AS d FROM t")
+    >>> xql_ffi.from_substrait(ctx, plan).to_pydict()
+    {'d': [6.0]}
+
+    The plan is that of the text which `expand_sql` makes of the query, written by DataFusion. Substrait has no common
+    table expressions as DataFusion writes it: what several parts read stands in each of them.
+
+    Args:
+        session: the session that has the tables, registered or not.
+        statement: one query.
+        rules: derivatives of functions that have none, or other ones.
+
+    Returns:
+        The bytes of a plan, a message ``substrait.Plan`` of protocol buffers.
+
+    Raises:
+        TypeError: this is no session of DataFusion, or the statement is not a string.
+        HostError: Substrait, or DataFusion's writer of it, lacks what the query has.
+        ValueError: as for `expand_sql`, or the statement is no query.
+    """
+    _check(session, "to_substrait")
+    special = frozenset(SIGNATURES) & frozenset(session.udfs()) if hasattr(session, "udfs") else frozenset()
+    has_special = isinstance(statement, str) and not special.isdisjoint(called(statement))
+    text = expand_sql(statement, session, rules=rules, functions=has_special)
+    if left := sorted(special & called(text)):
+        msg = f"{left[0]} is a function of xql-ffi, which another reader of Substrait does not have. Write what it computes"
+        raise HostError(msg)
+    # Imported here, for few need it.
+    from datafusion.substrait import Producer
+
+    if _MATERIALIZED.search(text):
+        msg = "AS MATERIALIZED says that rows are computed once, which a plan of Substrait cannot say. Leave it out"
+        raise HostError(msg)
+    frame = session.sql_with_options(text, _QUERIES)
+    try:
+        return bytes(Producer.to_substrait_plan(frame.optimized_logical_plan(), session).encode())
+    except Exception as error:
+        raise HostError(_lacking(str(error))) from None
+
+
+def from_substrait(session: SessionContext, plan: bytes) -> DataFrame:
+    """Reads a plan of Substrait as a query, in which ``grad``, ``jvp``, ``vjp`` and ``stop_gradient`` are derivatives.
+
+    The operators are functions of an extension, by these names, in a session that `register` has given them to. Their
+    variable is an argument, a reference to a field. What the query differentiates by the rows of a table has to read the table
+    by its name: a plan does not say which of its parts were one CTE.
+
+    Args:
+        session: the session that has the tables; registered, if the plan has derivatives.
+        plan: the bytes of a ``substrait.Plan``.
+
+    Returns:
+        The query, which has not been run.
+
+    Raises:
+        TypeError: this is no session of DataFusion, or the plan is not bytes.
+        HostError: DataFusion's reader of Substrait lacks what the plan has, or the session a table or a function of it.
+        DifferentiationError: a derivative in it is refused.
+    """
+    _check(session, "from_substrait")
+    if not isinstance(plan, (bytes, bytearray, memoryview)):
+        msg = f"a plan of Substrait is bytes; {shown(plan)} is not"
+        raise TypeError(msg)
+    from datafusion.substrait import Consumer, Serde
+
+    try:
+        read = Consumer.from_substrait_plan(session, Serde.deserialize_bytes(bytes(plan)))
+    except Exception as error:
+        raise HostError(_lacking(str(error))) from None
+    return session.create_dataframe_from_logical_plan(read)
+
+
+def _check(session: Any, function: str) -> None:
+    if not is_session(session) or is_duckdb(session) or not hasattr(session, "create_dataframe_from_logical_plan"):
+        msg = f"xql_ffi.{function} takes a SessionContext of datafusion; {shown(session)} is none"
+        raise TypeError(msg)
+
+
+def _lacking(message: str) -> str:
+    """What the writer or the reader of Substrait says of a plan, without the plan."""
+    if found := _UNWRITTEN.search(message):
+        node = found["node"]
+        return f"Substrait, as DataFusion writes it, has no {_NODES.get(node, node)}"
+    short = message if len(message) <= _SHORT else f"{message[:_SHORT]}..."
+    return f"Substrait, as DataFusion has it, lacks something of the plan: {short}"
