@@ -60,7 +60,7 @@ def main() -> None:
         Column("processor time", "ms", 0),
         Column("more", "ms", 0),
         Column("memory", "MB", 0),
-        Column("more", "MB", 0),
+        Column("more memory", "MB", 0),
     )
     table = results.table("process", *columns)
     done: list[str] = []

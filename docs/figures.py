@@ -1,6 +1,7 @@
 """Writes the page of figures and draws its pictures: ``python docs/figures.py``.
 
 The records in ``bench/records`` are what the programs of ``bench/`` write with ``--json``, each named like its program.
+Those of ``bench/records/54`` are the same on the engine for DataFusion 54.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from results import Report
 
 HERE = Path(__file__).resolve().parent
 RECORDS = HERE.parent / "bench" / "records"
+ON_54 = RECORDS / "54"
+# Ratios on the engine for 54 stand beside those on 55 where they differ by more than this part.
+DIFFERS = 0.1
 
 # Told apart by the colour-blind.
 BLUE, ORANGE, GREEN, PURPLE, GREY, BLACK = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#AAAAAA", "#000000"
@@ -31,7 +35,9 @@ PAGE = """\
 
 What xql-ffi costs, and against what. Each table is what a program of `bench/` prints, run on the wheels' profile; its
 records are in `bench/records`, from which `docs/figures.py` writes this page. Each record is of one machine:
-$processor; of `datafusion` $datafusion and JAX $jax.
+$processor; of JAX $jax. Figures are of `datafusion` 55, which `pip install xql-ffi` gives, but for those of
+$older, which were last taken on the engine for 54. A column `engine, 54` has the same ratio there, where it differs by
+more than a tenth.
 Times are processor time, the least of several rounds, unless it says otherwise; below 1 is faster.
 [Performance](performance.md) says why the figures are what they are.
 
@@ -44,6 +50,10 @@ SQL, `/ value` over that of the function itself, `/ JAX` over that of JAX.
 ![Ratios of fifteen derivatives over those by hand and over JAX](images/figures-forms.png)
 
 $forms
+
+`bench/startup.py`: what a process begins with, in processor time and in memory, each line with all lines before.
+
+$startup
 
 ## From a file to a table
 
@@ -171,15 +181,22 @@ as they are told:
 
 
 @cache
-def report(program: str) -> Report:
+def report(program: str, folder: Path = RECORDS) -> Report:
     """What a program wrote."""
-    found: Report = json.loads((RECORDS / f"{program}.json").read_text(encoding="utf-8"))
+    found: Report = json.loads((folder / f"{program}.json").read_text(encoding="utf-8"))
     return found
 
 
-def values(program: str, figure: str) -> dict[str, float]:
+def values(program: str, figure: str, folder: Path = RECORDS) -> dict[str, float]:
     """The values of one figure by case."""
-    return {record["case"]: record["value"] for record in report(program)["records"] if record["figure"] == figure}
+    records = report(program, folder)["records"]
+    return {record["case"]: record["value"] for record in records if record["figure"] == figure}
+
+
+def on_the_engine() -> list[str]:
+    """The programs whose figures are of DataFusion 54."""
+    found = (path.stem for path in sorted(RECORDS.glob("*.json")))
+    return [program for program in found if str(report(program)["versions"]["datafusion"]).startswith("54")]
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -273,11 +290,26 @@ def versions_table() -> str:
 
 
 def goals_table(program: str) -> str:
-    """Ratios, each beside its goal."""
-    ratio, goal = values(program, "ratio"), values(program, "goal")
-    return table(
-        ("ratio of processor times", "measured", "goal"), [[c, f"{ratio[c]:.2f}", f"{goal[c]:g}"] for c in goal]
-    )
+    """Ratios, each beside that on the engine for 54, where it is another, and its goal."""
+    ratio, goal, engine = values(program, "ratio"), values(program, "goal"), values(program, "ratio", ON_54)
+
+    def beside(case: str) -> str:
+        is_other = case in engine and abs(engine[case] / ratio[case] - 1) > DIFFERS
+        return f"{engine[case]:.2f}" if is_other else ""
+
+    lines = [[c, f"{ratio[c]:.2f}", beside(c), f"{goal[c]:g}"] for c in goal]
+    return table(("ratio of processor times", "measured", "engine, 54", "goal"), lines)
+
+
+def startup_table() -> str:
+    """What a process begins with, and what idle sessions take."""
+    figures = ("processor time", "more", "memory", "more memory")
+    columns = [values("startup", figure) for figure in figures]
+    units = (" ms", " ms", " MB", " MB")
+    lines = [
+        [case, *(f"{c[case]:,.0f}{unit}" for c, unit in zip(columns, units, strict=True))] for case in columns[0]
+    ]
+    return table(("process", "processor time", "more", "memory", "more"), lines)
 
 
 def contraction_table() -> str:
@@ -441,6 +473,7 @@ TABLES = {
     "forms": forms_table,
     "file": file_table,
     "growth": growth_table,
+    "startup": startup_table,
     "planning": planning_table,
     "engine": lambda: means_table("engine_vs_stock"),
     "stock": lambda: means_table("engine_vs_stock-55"),
@@ -466,7 +499,7 @@ def page() -> str:
     return Template(PAGE).substitute(
         {name: write() for name, write in TABLES.items()},
         processor=" or ".join(sorted({found["processor"] for found in reports.values()})),
-        datafusion=versions["datafusion"],
+        older=", ".join(f"`{program}`" for program in on_the_engine()),
         jax=versions["jax"],
     )
 

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from datafusion import SQLOptions
+from datafusion.substrait import Consumer, Producer, Serde
 
-from xql_ffi._errors import DifferentiationError, HostError, translated
+from xql_ffi._errors import HostError
 from xql_ffi._expressions import shown
 from xql_ffi._special import SIGNATURES
 from xql_ffi._text.catalog import is_duckdb, is_session
@@ -65,11 +66,8 @@ def to_substrait(session: SessionContext, statement: str, *, rules: Iterable[Rul
     has_special = isinstance(statement, str) and not special.isdisjoint(called(statement))
     text = expand_sql(statement, session, rules=rules, functions=has_special)
     if left := sorted(special & called(text)):
-        msg = f"{left[0]} is a function of xql-ffi, which another reader of Substrait does not have. Write what it computes"
+        msg = f"{left[0]} is a function of xql-ffi, which other readers of Substrait lack. Write what it computes"
         raise HostError(msg)
-    # Imported here, for few need it.
-    from datafusion.substrait import Producer
-
     if _MATERIALIZED.search(text):
         msg = "AS MATERIALIZED says that rows are computed once, which a plan of Substrait cannot say. Leave it out"
         raise HostError(msg)
@@ -84,8 +82,8 @@ def from_substrait(session: SessionContext, plan: bytes) -> DataFrame:
     """Reads a plan of Substrait as a query, in which ``grad``, ``jvp``, ``vjp`` and ``stop_gradient`` are derivatives.
 
     The operators are functions of an extension, by these names, in a session that `register` has given them to. Their
-    variable is an argument, a reference to a field. What the query differentiates by the rows of a table has to read the table
-    by its name: a plan does not say which of its parts were one CTE.
+    variable is an argument, a reference to a field. A plan does not say which of its parts were one CTE: parts that say
+    the same are one relation.
 
     Args:
         session: the session that has the tables; registered, if the plan has derivatives.
@@ -103,8 +101,6 @@ def from_substrait(session: SessionContext, plan: bytes) -> DataFrame:
     if not isinstance(plan, (bytes, bytearray, memoryview)):
         msg = f"a plan of Substrait is bytes; {shown(plan)} is not"
         raise TypeError(msg)
-    from datafusion.substrait import Consumer, Serde
-
     try:
         read = Consumer.from_substrait_plan(session, Serde.deserialize_bytes(bytes(plan)))
     except Exception as error:

@@ -322,5 +322,6 @@ def test_by_what_is_computed_beside() -> None:
     gradient = "grad((SELECT SUM(x * x * x) FROM t), x)"
     found = ctx.sql(f"SELECT grad(d * w, w) AS e FROM (SELECT exp(x) AS w, {gradient} AS d FROM t)").to_pydict()["e"]
     np.testing.assert_allclose(sorted(found), [3.0, 12.0], rtol=1e-12)
-    of_p = f"WITH p AS (SELECT exp(x) AS w FROM t) SELECT grad(d * w, w) AS e FROM (SELECT w, {gradient} AS d FROM t CROSS JOIN p)"
+    beside = f"SELECT w, {gradient} AS d FROM t CROSS JOIN p"
+    of_p = f"WITH p AS (SELECT exp(x) AS w FROM t) SELECT grad(d * w, w) AS e FROM ({beside})"
     np.testing.assert_allclose(sorted(ctx.sql(of_p).to_pydict()["e"]), [3.0, 3.0, 12.0, 12.0], rtol=1e-12)

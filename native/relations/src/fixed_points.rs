@@ -17,7 +17,7 @@ pub struct FixedPoints {
 }
 
 impl FixedPoints {
-    /// The tolerance of the recursive query of this name, if its derivative is that of its limit.
+    /// Returns the tolerance of the recursive query of this name, if its derivative is that of its limit.
     pub fn tolerance(&self, query: &str) -> Option<f64> {
         self.named.iter().find(|(name, _)| name == query).map(|(_, tolerance)| *tolerance).or(self.all)
     }

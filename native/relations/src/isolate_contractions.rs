@@ -7,7 +7,7 @@ use datafusion_expr::LogicalPlan;
 use crate::vjp::{in_two_sides, isolate_contraction, multiplied};
 use crate::vocabulary::names::{Names, is_added, under_names_of};
 
-/// A plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
+/// Returns a plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
 ///
 /// ```text
 /// SELECT a.i, b.j, SUM(a.v * b.v) AS v FROM a JOIN b ON a.k = b.k GROUP BY a.i, b.j
@@ -34,7 +34,7 @@ pub fn isolate_plain_contractions(plan: LogicalPlan) -> Result<Transformed<Logic
     })
 }
 
-/// Whether a plan reads columns of the query around it.
+/// Returns whether a plan reads columns of the query around it.
 fn reads_outside(plan: &LogicalPlan) -> Result<bool> {
     let mut reads = false;
     plan.apply_with_subqueries(|node| {

@@ -86,27 +86,27 @@ fn parsed<T: FromStr>(key: &str, value: &str, is: &str) -> Result<T> {
     value.parse().map_err(|_| DataFusionError::Configuration(format!("xql.{key} is {is}, not {value}")))
 }
 
-/// Whether relations are computed once, as they are in a session without the options.
+/// Returns whether relations are computed once, as they are in a session without the options.
 pub fn shares_relations(config: &ConfigOptions) -> bool {
     config.extensions.get::<DerivativeOptions>().is_none_or(|options| options.share_relations)
 }
 
-/// Whether CTEs and views are computed once in statements without a derivative.
+/// Returns whether CTEs and views are computed once in statements without a derivative.
 pub fn shares_ctes(config: &ConfigOptions) -> bool {
     config.extensions.get::<DerivativeOptions>().is_some_and(|options| options.share_relations && options.share_ctes)
 }
 
-/// How many iterations of a recursive query are kept to go back through it, all if it is none.
+/// Returns how many iterations of a recursive query are kept to go back through it, all if it is none.
 pub fn checkpoints(config: &ConfigOptions) -> Option<NonZeroUsize> {
     NonZeroUsize::new(config.extensions.get::<DerivativeOptions>()?.checkpoints)
 }
 
-/// Which recursive queries have the derivative of their limit.
+/// Returns which recursive queries have the derivative of their limit.
 pub fn fixed_points(config: &ConfigOptions) -> FixedPoints {
     config.extensions.get::<DerivativeOptions>().map(|options| options.fixed_point.clone()).unwrap_or_default()
 }
 
-/// How sums of products are computed, by DataFusion alone in a session without the options.
+/// Returns how sums of products are computed, by DataFusion alone in a session without the options.
 pub fn contractions(config: &ConfigOptions) -> Contractions {
     match config.extensions.get::<DerivativeOptions>() {
         Some(options) if options.share_relations => options.contractions,

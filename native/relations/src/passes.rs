@@ -143,19 +143,19 @@ const PASSES: &[Pass] = &[
     },
 ];
 
-/// The plan of a CTE or view as it is differentiated: the passes before that over it, which are over statements.
+/// Returns the plan of a CTE or view as it is differentiated: the passes before that over it, which are over statements.
 #[cfg(not(feature = "datafusion-55"))]
 pub fn prepared(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(nullable_by_either_term(plan, Static::Settled)?.data)
 }
 
-/// The plan of a CTE or view as it is differentiated.
+/// Returns the plan of a CTE or view as it is differentiated.
 #[cfg(feature = "datafusion-55")]
 pub fn prepared(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan)
 }
 
-/// The plan of a statement after all passes.
+/// Returns the plan of a statement after all passes.
 pub fn passed(plan: LogicalPlan, setting: &PassContext) -> Result<Transformed<LogicalPlan>> {
     PASSES.iter().try_fold(Transformed::no(plan), |before, Pass { name, over, run }| {
         check_interrupted()?;
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(names.len(), PASSES.len());
     }
 
-    /// The plan of a shared relation gets what the plan of a statement gets.
+    /// Runs all passes over the plans of shared relations: each gets what the plan of a statement gets.
     #[tokio::test]
     async fn passes_reach_the_plans_of_shared_relations() -> Result<()> {
         let ctx = SessionContext::new();

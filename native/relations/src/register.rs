@@ -36,8 +36,8 @@ pub fn register_with(session: &SessionContext, rules: &Rules) {
     });
 }
 
-/// What plans the relations of a statement so that derivatives know them, in the order in which they are asked: CTEs and views that several
-/// places read are one leaf each, if `shares` says so.
+/// Returns what plans the relations of a statement so that derivatives know them, in the order in which they are asked: CTEs and views that
+/// several places read are one leaf each, if `shares` says so.
 pub fn relation_planners(shares: bool) -> Vec<Arc<dyn RelationPlanner>> {
     let mut planners: Vec<Arc<dyn RelationPlanner>> = vec![];
     #[cfg(not(feature = "datafusion-55"))]

@@ -41,17 +41,17 @@ const NAME: &str = "differentiate_relations";
 const WORTH_A_STACK: Size = Size { functions: 20, threshold: Threshold { times: 2, more: 100, repeated: 16 } };
 
 impl DifferentiateRelations {
-    /// The rule for the functions of `xql_autodiff`.
+    /// Creates the rule for the functions of `xql_autodiff`.
     pub fn new() -> Self {
         Self::recognizing(recognize)
     }
 
-    /// The rule for functions that are recognized otherwise, such as those imported from another library.
+    /// Returns the rule for functions that are recognized otherwise, such as those imported from another library.
     pub fn recognizing(recognize: Recognize) -> Self {
         Self { recognize, size: WORTH_A_STACK, orders_joins: true }
     }
 
-    /// The rule for plans that are written as text: whoever reads it orders the sides of joins.
+    /// Returns the rule for plans that are written as text: whoever reads it orders the sides of joins.
     pub fn leaving_joins(self) -> Self {
         Self { orders_joins: false, ..self }
     }
@@ -100,8 +100,8 @@ impl DifferentiateRelations {
     }
 }
 
-/// The nodes that say which rows a DELETE or UPDATE changes. DataFusion reads the conditions from filters that stand over the table,
-/// and changes all rows if there is anything else, such as a join with the derivatives of other rows.
+/// Returns the nodes that say which rows a DELETE or UPDATE changes. DataFusion reads the conditions from filters that stand over
+/// the table, and changes all rows if there is anything else, such as a join with the derivatives of other rows.
 fn changed_rows(plan: &LogicalPlan) -> Result<Vec<Discriminant<LogicalPlan>>> {
     let mut nodes = vec![];
     plan.apply(|node| {
@@ -116,7 +116,7 @@ fn changed_rows(plan: &LogicalPlan) -> Result<Vec<Discriminant<LogicalPlan>>> {
     Ok(nodes)
 }
 
-/// An error as that of a derivative, in words that the user knows.
+/// Returns an error as that of a derivative, in words that the user knows.
 fn refused(error: DataFusionError, own: &OwnNames) -> DataFusionError {
     // What is above an aggregate reads its keys and its values.
     if let DataFusionError::SchemaError(missing, _) = &error
@@ -183,7 +183,7 @@ impl OptimizerRule for DifferentiateRelations {
     }
 }
 
-/// A plan with the types, names and qualifiers of a schema.
+/// Returns a plan with the types, names and qualifiers of a schema.
 fn typed_as(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
     let types = |schema: &DFSchema| schema.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
     if types(plan.schema()) == types(schema) {
@@ -237,7 +237,7 @@ mod tests {
         Ok(ctx)
     }
 
-    /// What a statement gives as a stack is to the last bit what it gives written out. If it can be one, its plan shows it.
+    /// Returns what a statement gives as a stack is to the last bit what it gives written out. If it can be one, its plan shows it.
     async fn same(sql: &str, is_stack: bool) -> Result<()> {
         let sessions = [session(ALWAYS).await?, session(NEVER).await?];
         for (number, statement) in sql.split(';').enumerate() {

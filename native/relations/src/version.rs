@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 pub use xql_contraction::version::{statistics, without_expressions};
 
-/// A recursive query of these terms. DataFusion 55 keeps the schema that the terms have together.
+/// Returns a recursive query of these terms. DataFusion 55 keeps the schema that the terms have together.
 #[cfg(feature = "datafusion-55")]
 pub fn recursive_query(
     name: String,
@@ -20,7 +20,7 @@ pub fn recursive_query(
     RecursiveQuery::try_new(name, static_term, recursive_term, is_distinct)
 }
 
-/// A recursive query of these terms.
+/// Returns a recursive query of these terms.
 #[cfg(not(feature = "datafusion-55"))]
 pub fn recursive_query(
     name: String,
@@ -31,7 +31,7 @@ pub fn recursive_query(
     Ok(RecursiveQuery { name, static_term, recursive_term, is_distinct })
 }
 
-/// A scan of these columns of a table. DataFusion 55 has a builder for it.
+/// Returns a scan of these columns of a table. DataFusion 55 has a builder for it.
 #[cfg(feature = "datafusion-55")]
 pub fn table_scan(
     table: TableReference,
@@ -44,7 +44,7 @@ pub fn table_scan(
     scan.with_projection(Some(projection)).with_filters(filters).with_fetch(fetch).build()
 }
 
-/// A scan of these columns of a table.
+/// Returns a scan of these columns of a table.
 #[cfg(not(feature = "datafusion-55"))]
 pub fn table_scan(
     table: TableReference,
@@ -59,13 +59,13 @@ pub fn table_scan(
 /// Whether -0.0 and 0.0 are one key of groups, as they are not of partitions. DataFusion 55 has made them one.
 pub const GROUPS_ZEROS: bool = cfg!(feature = "datafusion-55");
 
-/// Whether `unnest` keeps the rows of empty lists. DataFusion 55 has a method for it.
+/// Returns whether `unnest` keeps the rows of empty lists. DataFusion 55 has a method for it.
 #[cfg(feature = "datafusion-55")]
 pub fn preserves_nulls(options: &UnnestOptions) -> bool {
     options.preserve_nulls()
 }
 
-/// Whether `unnest` keeps the rows of empty lists.
+/// Returns whether `unnest` keeps the rows of empty lists.
 #[cfg(not(feature = "datafusion-55"))]
 pub fn preserves_nulls(options: &UnnestOptions) -> bool {
     options.preserve_nulls

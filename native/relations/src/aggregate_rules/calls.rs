@@ -83,7 +83,7 @@ pub enum Extremum {
 }
 
 impl Extremum {
-    /// The aggregate that gives it.
+    /// Returns the aggregate that gives it.
     pub fn function(self) -> &'static str {
         match self {
             Self::Min => "min",
@@ -110,7 +110,7 @@ impl Argument {
 }
 
 impl<'f> FormulaCall<'f> {
-    /// The call of a function with these arguments.
+    /// Creates the call of a function with these arguments.
     pub fn new(function: &'f str, arguments: Vec<Argument>) -> Result<Self> {
         use Argument::{Tangent, Value};
         Ok(match (function, arguments.as_slice()) {
@@ -145,12 +145,12 @@ impl<'f> FormulaCall<'f> {
     }
 }
 
-/// Whether a function of this name sums rows by their numbers.
+/// Returns whether a function of this name sums rows by their numbers.
 fn is_frame_sum(function: &str) -> bool {
     [FrameSum::OverFrame, FrameSum::OfFrames].iter().any(|sum| sum.name() == function)
 }
 
-/// Whether a function of this name chooses one row by its place in an order, and has its value.
+/// Returns whether a function of this name chooses one row by its place in an order, and has its value.
 pub fn is_choice(function: &str) -> bool {
     matches!(function, "lag" | "lead" | "first_value" | "last_value" | "nth_value")
 }

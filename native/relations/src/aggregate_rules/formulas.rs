@@ -119,13 +119,13 @@ static TABLE: LazyLock<Result<HashMap<(String, usize), TangentFormula>>> = LazyL
     read.collect()
 });
 
-/// The formula of a function of this name and number of inputs.
+/// Returns the formula of a function of this name and number of inputs.
 fn formula(name: &str, arity: usize) -> Result<Option<&'static TangentFormula>> {
     let table = TABLE.as_ref().map_err(|error| internal_datafusion_err!("the formulas cannot be read: {error}"))?;
     Ok(table.get(&(name.to_owned(), arity)))
 }
 
-/// The formula of an aggregate or window function, if it is DataFusion's own, or one of this project, and has one.
+/// Returns the formula of an aggregate or window function, if it is DataFusion's own, or one of this project, and has one.
 pub fn of(function: &WindowFunctionDefinition, arity: usize) -> Result<Option<&'static TangentFormula>> {
     let is_known = match function {
         WindowFunctionDefinition::AggregateUDF(udf) => aggregate(udf.name()).is_ok_and(|known| known == *udf),
@@ -162,7 +162,7 @@ enum Named<'i> {
 }
 
 impl TangentFormula {
-    /// The derivative over what `value_of` gives for calls of aggregates and window functions, `None` if it is
+    /// Returns the derivative over what `value_of` gives for calls of aggregates and window functions, `None` if it is
     /// zero.
     pub fn evaluate(
         &self,
@@ -192,7 +192,7 @@ impl TangentFormula {
         })
     }
 
-    /// What a name stands for: an input, or with `d` before it the tangent of one.
+    /// Returns what a name stands for: an input, or with `d` before it the tangent of one.
     fn argument<'i>(&self, name: &str, inputs: &'i [Input]) -> Option<Named<'i>> {
         let by_name = |name: &str| inputs.get(self.inputs.iter().position(|input| input == name)?);
         if let Some(input) = by_name(name) {
@@ -223,7 +223,7 @@ mod tests {
         Ok(())
     }
 
-    /// The tangent of a function whose inputs are columns of their names, over columns that are called as what they are.
+    /// Returns the tangent of a function whose inputs are columns of their names, over columns that are called as what they are.
     fn tangent(name: &str, varying: &[&str]) -> Result<Option<String>> {
         let arity = if name.starts_with("covar") { 2 } else { 1 };
         let formula = formula(name, arity)?.ok_or_else(|| internal_datafusion_err!("{name} has no formula"))?;
@@ -258,7 +258,7 @@ mod tests {
         Ok(tangent.map(|tangent| tangent.human_display().to_string()))
     }
 
-    /// The tangents of what does not vary vanish, and what they are multiplied with.
+    /// Returns the tangents of what does not vary vanish, and what they are multiplied with.
     #[test]
     fn zero_tangents_vanish() -> Result<()> {
         assert_eq!(tangent("sum", &[])?, None);

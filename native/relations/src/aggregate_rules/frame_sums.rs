@@ -27,13 +27,13 @@ pub enum FrameSum {
 }
 
 impl FrameSum {
-    /// The one that a window function is.
+    /// Creates the one that a window function is.
     pub fn of(function: &WindowFunctionDefinition) -> Option<Self> {
         let WindowFunctionDefinition::WindowUDF(function) = function else { return None };
         function.inner().downcast_ref::<Function>().map(|function| function.sum)
     }
 
-    /// The one that carries cotangents back.
+    /// Returns the one that carries cotangents back.
     pub fn transpose(self) -> Self {
         match self {
             Self::OverFrame => Self::OfFrames,
@@ -41,7 +41,7 @@ impl FrameSum {
         }
     }
 
-    /// The name of the function.
+    /// Returns the name of the function.
     pub fn name(self) -> &'static str {
         match self {
             Self::OverFrame => "frame_sum",
@@ -49,7 +49,7 @@ impl FrameSum {
         }
     }
 
-    /// The window function.
+    /// Returns the window function.
     pub fn function(self) -> WindowFunctionDefinition {
         static FUNCTIONS: LazyLock<[Arc<WindowUDF>; 2]> =
             LazyLock::new(|| [FrameSum::OverFrame, FrameSum::OfFrames].map(|sum| Arc::new(Function::new(sum).into())));
@@ -60,7 +60,7 @@ impl FrameSum {
         }))
     }
 
-    /// The call over partitions by these keys, whose rows have these numbers from 1 on, and these bounds. All are BIGINT.
+    /// Returns the call over partitions by these keys, whose rows have these numbers from 1 on, and these bounds. All are BIGINT.
     pub fn call(self, value: Expr, partition_by: Vec<Expr>, number: Expr, bounds: [Expr; 2]) -> WindowFunction {
         let [low, high] = bounds;
         let mut call = WindowFunction::new(self.function(), vec![value, low, high]);
@@ -132,7 +132,7 @@ impl PartitionEvaluator for Evaluator {
     }
 }
 
-/// The rows of a frame from one number to another, of those that there are. Where a bound is NULL, there are none.
+/// Returns the rows of a frame from one number to another, of those that there are. Where a bound is NULL, there are none.
 fn frame(low: &Int64Array, high: &Int64Array, row: usize, rows: usize) -> Range<usize> {
     if low.is_null(row) || high.is_null(row) {
         return 0..0;
@@ -160,7 +160,7 @@ fn nodes(frame: Range<usize>, rows: usize, mut visit: impl FnMut(usize)) {
     }
 }
 
-/// The sum of the values in each frame, NULL where there is none.
+/// Returns the sum of the values in each frame, NULL where there is none.
 fn over_frames(values: &Float64Array, frames: impl Iterator<Item = Range<usize>>) -> Float64Array {
     let rows = values.len();
     let mut sums = vec![0.0; rows];
@@ -247,7 +247,7 @@ mod tests {
         Ok(())
     }
 
-    /// What is not in a frame does not count, whatever it is, and a frame without bounds has no rows.
+    /// Sums over frames: what is not in a frame does not count, whatever it is, and a frame without bounds has no rows.
     #[test]
     fn nothing_is_taken_away_again() -> Result<()> {
         let values = [Some(f64::INFINITY), Some(1e300), Some(1.0), Some(f64::NAN), Some(2.0)];

@@ -16,12 +16,12 @@ use crate::vocabulary::expressions::unaliased;
 /// differentiated it may stand for `UNBOUNDED`.
 pub const MORE_ROWS_THAN_ANY: u64 = 1_000_000_000_000_000;
 
-/// Whether it is an aggregate over whole partitions.
+/// Returns whether it is an aggregate over whole partitions.
 pub fn is_over_partition(function: &WindowFunction) -> bool {
     matches!(function.fun, WindowFunctionDefinition::AggregateUDF(_)) && is_whole(&function.params)
 }
 
-/// Whether the frame of every row is its partition.
+/// Returns whether the frame of every row is its partition.
 pub fn is_whole(params: &WindowFunctionParams) -> bool {
     let frame = &params.window_frame;
     let all = |rows: &ScalarValue| {
@@ -42,7 +42,7 @@ pub fn is_whole(params: &WindowFunctionParams) -> bool {
     from_first && to_last
 }
 
-/// The distance from a row to its frame, and in which direction of the order; nothing if the row is in its frame.
+/// Returns the distance from a row to its frame, and in which direction of the order; nothing if the row is in its frame.
 fn gap(params: &WindowFunctionParams) -> Result<Option<(&ScalarValue, Operator)>> {
     let frame = &params.window_frame;
     let (distance, away) = match (&frame.start_bound, &frame.end_bound) {
@@ -54,12 +54,12 @@ fn gap(params: &WindowFunctionParams) -> Result<Option<(&ScalarValue, Operator)>
     Ok((!is_zero).then_some((distance, away)))
 }
 
-/// Whether every row is in its own frame.
+/// Returns whether every row is in its own frame.
 pub fn has_own_row(params: &WindowFunctionParams) -> Result<bool> {
     Ok(gap(params)?.is_none())
 }
 
-/// Whether a row is in its own frame; nothing if each is.
+/// Returns whether a row is in its own frame; nothing if each is.
 ///
 /// ```text
 /// ROWS BETWEEN 2 PRECEDING AND CURRENT ROW                each is
@@ -84,8 +84,8 @@ pub fn is_in_own_frame(params: &WindowFunctionParams, schema: &impl ExprSchema) 
     Ok(Some(is_null.or(distant.eq(key.clone()))))
 }
 
-/// A frame of rows by their numbers, as the frame by the distances of these: the rows that it has in a part of a partition are those
-/// that the frame has of this part.
+/// Returns a frame of rows by their numbers, as the frame by the distances of these: the rows that it has in a part of a partition
+/// are those that the frame has of this part.
 ///
 /// ```text
 /// ORDER BY t ROWS BETWEEN 1 PRECEDING AND CURRENT ROW  ->  ORDER BY number RANGE BETWEEN 1 PRECEDING AND CURRENT ROW
@@ -101,7 +101,7 @@ pub fn by_distance(frame: &WindowFrame) -> Result<WindowFrame> {
     Ok(WindowFrame::new_bounds(WindowFrameUnits::Range, bound(&frame.start_bound)?, bound(&frame.end_bound)?))
 }
 
-/// A node for each partition and order that window functions have.
+/// Returns a node for each partition and order that window functions have.
 pub fn with_windows(plan: LogicalPlan, functions: Vec<Expr>) -> Result<LogicalPlan> {
     let mut nodes: Vec<Vec<Expr>> = vec![];
     let rows = |function: &Expr| match unaliased(function) {

@@ -84,7 +84,7 @@ struct Varying {
 }
 
 impl Over<'_> {
-    /// The tangent of an aggregate or window function.
+    /// Returns the tangent of an aggregate or window function.
     pub fn tangent(&mut self, function: &Expr) -> Result<Linearized> {
         let Some(Varying { call, inputs, formula }) = self.varying(function)? else {
             return Ok(Linearized::Known(Tangent::Zero));
@@ -95,15 +95,15 @@ impl Over<'_> {
         Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
     }
 
-    /// The tangent of an aggregate or window function, and where its rows take branches that do not vary; nothing if it is zero.
+    /// Returns the tangent of an aggregate or window function, and where its rows take branches that do not vary; nothing if it is zero.
     pub fn guarded(&mut self, function: &Expr) -> Result<Option<Guarded>> {
         let Linearized::Derived(tangent) = self.tangent(function)? else { return Ok(None) };
         let inactive = self.inactive(function)?;
         Guarded::new(function, tangent, inactive).map(Some)
     }
 
-    /// Where an aggregate or window function does not vary by the branches that its rows take, over functions that are added; none if
-    /// that is known of no row.
+    /// Returns where an aggregate or window function does not vary by the branches that its rows take, over functions that are added;
+    /// none if that is known of no row.
     ///
     /// It does not where none of its rows varies, or where the one that it chooses does not.
     fn inactive(&mut self, function: &Expr) -> Result<Option<Expr>> {
@@ -126,7 +126,7 @@ impl Over<'_> {
         Ok(Some(all.eq(lit(1_i64))))
     }
 
-    /// Which rows of a function do not vary by the branches that they take, if that is known of some.
+    /// Returns which rows of a function do not vary by the branches that they take, if that is known of some.
     fn inactive_rows(&self, call: &Call) -> Result<Option<Expr>> {
         if matches!(call, Call::Window(call) if FrameSum::of(&call.fun).is_some()) {
             return Ok(None);
@@ -142,7 +142,7 @@ impl Over<'_> {
         Ok(conditions.into_iter().reduce(Expr::and))
     }
 
-    /// A function by its arguments and their tangents; nothing if none of them varies.
+    /// Returns a function by its arguments and their tangents; nothing if none of them varies.
     fn varying(&self, function: &Expr) -> Result<Option<Varying>> {
         let call = Call::of(function)?;
         let inputs = call.args().iter().map(|argument| self.argument(argument)).collect::<Result<Vec<_>>>()?;
@@ -190,7 +190,7 @@ impl Over<'_> {
         plan_err!("{function}: no derivative by {variable} is known for a quantile over {over}")
     }
 
-    /// Whether none of the inputs of a row is NULL, if that is not known.
+    /// Returns whether none of the inputs of a row is NULL, if that is not known.
     fn present(&self, inputs: &[Input]) -> Result<Option<Expr>> {
         let mut present = vec![];
         for input in inputs {
@@ -206,7 +206,7 @@ impl Over<'_> {
         CalledRows { call, complete, schema, keys, ranks, computed, names }
     }
 
-    /// An argument and its tangent, both DOUBLE if they are floats.
+    /// Returns an argument and its tangent, both DOUBLE if they are floats.
     fn argument(&self, argument: &Expr) -> Result<Input> {
         let double = |expr: Expr| -> Result<Expr> {
             let data_type = expr.get_type(self.carried)?;
@@ -220,7 +220,8 @@ impl Over<'_> {
     }
 }
 
-/// Whether the value of an aggregate or window function varies, by which of its arguments do. One whose derivative is not known does.
+/// Returns whether the value of an aggregate or window function varies, by which of its arguments do. One whose derivative is not
+/// known does.
 pub fn varies(function: &Expr, mut argument_varies: impl FnMut(&Expr) -> Result<bool>) -> Result<bool> {
     let call = Call::of(function)?;
     let mut inputs = vec![];
@@ -236,7 +237,7 @@ pub fn varies(function: &Expr, mut argument_varies: impl FnMut(&Expr) -> Result<
     Ok(formula.evaluate(&inputs, |_| Ok((call.args()[0].clone(), Arc::clone(&number))))?.is_some())
 }
 
-/// What of an aggregate or window function its value depends on smoothly; another expression itself.
+/// Returns what of an aggregate or window function its value depends on smoothly; another expression itself.
 pub fn arguments(function: &Expr) -> Vec<&Expr> {
     match function {
         Expr::Alias(alias) => arguments(&alias.expr),
@@ -246,8 +247,8 @@ pub fn arguments(function: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// Whether an argument of a window function stays as it is, where others become columns: for some of those of `lag(x, 1 + 1)` and its
-/// like DataFusion takes constants only.
+/// Returns whether an argument of a window function stays as it is, where others become columns: for some of those of `lag(x, 1 + 1)`
+/// and its like DataFusion takes constants only.
 pub fn stays(argument: &Expr, function: &WindowFunctionDefinition) -> bool {
     let takes_constants = matches!(function, WindowFunctionDefinition::WindowUDF(_));
     matches!(argument, Expr::Literal(..)) || takes_constants && argument.column_refs().is_empty()
@@ -304,7 +305,7 @@ impl Call {
         }
     }
 
-    /// Whether an aggregate takes its rows from the greatest to the least.
+    /// Returns whether an aggregate takes its rows from the greatest to the least.
     fn is_descending(&self) -> bool {
         match self {
             Self::Aggregate(call) => call.params.order_by.first().is_some_and(|sort| !sort.asc),
@@ -312,7 +313,7 @@ impl Call {
         }
     }
 
-    /// The call without the order in which an aggregate takes its rows. That of a window has its frame.
+    /// Returns the call without the order in which an aggregate takes its rows. That of a window has its frame.
     fn unordered(mut self) -> Self {
         if let Self::Aggregate(call) = &mut self {
             call.params.order_by.clear();
@@ -320,7 +321,7 @@ impl Call {
         self
     }
 
-    /// The call of another function over the same rows, those that fulfil a condition.
+    /// Returns the call of another function over the same rows, those that fulfil a condition.
     fn with(&self, name: &str, args: Vec<Expr>, condition: Option<Expr>) -> Result<Expr> {
         let and = |filter: &Option<Box<Expr>>| {
             let given = filter.as_deref().cloned();
@@ -363,7 +364,7 @@ pub struct CalledRows<'r> {
 }
 
 impl CalledRows<'_> {
-    /// The value of a call of the formula over these rows, with its field.
+    /// Returns the value of a call of the formula over these rows, with its field.
     pub fn value(&mut self, call: FormulaCall) -> Result<(Expr, FieldRef)> {
         match call {
             FormulaCall::Statistic { function, arguments } | FormulaCall::OfRow { function, arguments } => {
@@ -380,14 +381,14 @@ impl CalledRows<'_> {
         }
     }
 
-    /// The value of a function over these rows, with its field.
+    /// Returns the value of a function over these rows, with its field.
     pub fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<(Expr, FieldRef)> {
         let call = self.call.with(name, args, self.complete.clone())?;
         let field = call.to_field(self.schema)?.1;
         Ok((Expr::Column(self.names.column(call, self.computed, |names| names.part(name))), field))
     }
 
-    /// The tangent of the row with the least or greatest value, and of those the least or greatest tangent.
+    /// Returns the tangent of the row with the least or greatest value, and of those the least or greatest tangent.
     fn chosen(&mut self, extremum: Extremum, value: &Expr, tangent: &Expr) -> Result<(Expr, FieldRef)> {
         let field = tangent.to_field(self.schema)?.1;
         let present = Some(value.clone().is_not_null());
@@ -412,8 +413,8 @@ impl CalledRows<'_> {
         Ok((tangent_in(Expr::Column(chosen)), field))
     }
 
-    /// The tangents of the rows with a share in a quantile, each times its share. Equal values are taken in the order of their tangents, so
-    /// that it is the derivative for a growing variable.
+    /// Returns the tangents of the rows with a share in a quantile, each times its share. Equal values are taken in the order of their
+    /// tangents, so that it is the derivative for a growing variable.
     fn quantile(&mut self, percentile: &Percentile, value: &Expr, tangent: Expr) -> Result<(Expr, FieldRef)> {
         let field = Arc::new(Field::new("quantile", DataType::Float64, true));
         let of_those = |expr: &Expr| of_rows(self.call.filter(), one_zero(expr.clone(), &DataType::Float64)?);
@@ -430,7 +431,7 @@ impl CalledRows<'_> {
     }
 }
 
-/// A value of each row that fulfils a condition.
+/// Returns a value of each row that fulfils a condition.
 fn of_rows(condition: Option<&Expr>, value: Expr) -> Result<Expr> {
     match condition {
         Some(condition) => when(condition.clone(), value).end(),

@@ -29,8 +29,8 @@ use super::{Call, Guarded, Over, Varying};
 use crate::tangents::tangent::Inactive;
 use crate::vocabulary::expressions::{failing, one_zero};
 
-/// Whether the derivative of a window function by the row's own cell is known where several rows of a window may have one cell
-/// (`repeats`), or none have.
+/// Returns whether the derivative of a window function by the row's own cell is known where several rows of a window may have
+/// one cell (`repeats`), or none have.
 ///
 /// The least and the greatest value of a frame that moves are not: which rows tie for it is another question in each row. Neither is
 /// what is over frames without the row: of one cell they may have no row, and after such a frame DataFusion 54 sums rows that have
@@ -52,7 +52,7 @@ pub fn is_known_by_own_cell(function: &WindowFunction, repeats: bool) -> Result<
     })
 }
 
-/// The function over whole partitions.
+/// Returns the function over whole partitions.
 fn over_partition(function: &WindowFunction) -> WindowFunction {
     let mut whole = function.clone();
     whole.params.order_by.clear();
@@ -79,7 +79,7 @@ pub struct OwnRow<'a> {
 }
 
 impl OwnRow<'_> {
-    /// The derivative of a function, which has this value; nothing if it is zero.
+    /// Returns the derivative of a function, which has this value; nothing if it is zero.
     pub fn tangent(&mut self, function: &Expr, value: &Expr) -> Result<Option<Guarded>> {
         let Some(Varying { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
             return Ok(None);
@@ -100,7 +100,8 @@ impl OwnRow<'_> {
         Guarded::new(function, tangent, inactive).map(Some)
     }
 
-    /// The tangent of a function, which has this value, along one that is the same in all rows of a partition; nothing if it is zero.
+    /// Returns the tangent of a function, which has this value, along one that is the same in all rows of a partition; nothing if it
+    /// is zero.
     pub fn tangent_along(&mut self, function: &Expr, value: &Expr) -> Result<Option<Guarded>> {
         let Some(Varying { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
             return Ok(None);
@@ -134,8 +135,8 @@ impl OwnRow<'_> {
         }
     }
 
-    /// The tangent of a function where all rows in its frame have the row's own cell: they all move. More cells in a frame are an
-    /// error when the query runs. `has_value` is the condition on which the function is not NULL.
+    /// Returns the tangent of a function where all rows in its frame have the row's own cell: they all move. More cells in a
+    /// frame are an error when the query runs. `has_value` is the condition on which the function is not NULL.
     pub fn tangent_of_one_cell(&mut self, function: &Expr, has_value: Option<Expr>) -> Result<Option<Guarded>> {
         let Some(Guarded { tangent, inactive }) = self.over.guarded(function)? else { return Ok(None) };
         let cell = self.cell()?;
@@ -161,7 +162,8 @@ impl OwnRow<'_> {
         Ok(Some(Guarded { tangent, inactive }))
     }
 
-    /// The function of the tangents has the tangent of the row that is chosen, which counts if that row has the same cell.
+    /// Applies the function to the tangents: it has the tangent of the row that is chosen, which counts if that row has
+    /// the same cell.
     fn chosen_row(
         &mut self,
         function: &Expr,
@@ -188,7 +190,7 @@ impl OwnRow<'_> {
         Ok(Guarded { tangent: when(is_other, lit(0.0)).otherwise(or_zero(tangent))?, inactive })
     }
 
-    /// The number of a row's cell. A row that an outer join has extended has none, and no tangent either.
+    /// Returns the number of a row's cell. A row that an outer join has extended has none, and no tangent either.
     fn cell(&self) -> Result<Expr> {
         let Some(cell) = &self.cell else { return internal_err!("the cells of a window are not numbered") };
         let cell = Expr::Column(cell.clone());
@@ -230,7 +232,7 @@ impl Sum<'_, '_> {
         })
     }
 
-    /// Where none of the rows with the same cell varies by the branches that they take; none if that is known of no row.
+    /// Returns where none of the rows with the same cell varies by the branches that they take; none if that is known of no row.
     fn inactive(&mut self) -> Result<Option<Expr>> {
         let call = Call::Window(Box::new(self.call.clone()));
         let Some(condition) = self.rows.over.inactive_rows(&call)? else { return Ok(None) };
@@ -244,13 +246,13 @@ impl Sum<'_, '_> {
         Ok(Some(all.eq(lit(1_i64))))
     }
 
-    /// A function over all rows of the frame.
+    /// Returns a function over all rows of the frame.
     fn over_frame(&mut self, function: &str, arguments: Vec<Expr>) -> Result<(Expr, FieldRef)> {
         let call = Call::Window(Box::new(self.call.clone()));
         self.rows.over.rows(call, self.complete.clone()).call(function, arguments)
     }
 
-    /// The sum over the rows with the same cell.
+    /// Returns the sum over the rows with the same cell.
     fn sum(&mut self, term: Expr) -> Result<Expr> {
         let term = self.of_those_that_take_part(term, Some(lit(0.0)))?;
         if !self.rows.repeats {
@@ -262,7 +264,7 @@ impl Sum<'_, '_> {
         self.over_part("sum", term, vec![cell], frame).map(or_zero)
     }
 
-    /// The sum of the tangents, each times the deviation of the input from its mean.
+    /// Returns the sum of the tangents, each times the deviation of the input from its mean.
     fn deviations(&mut self, input: Expr, tangent: Expr) -> Result<Expr> {
         let (mean, _) = self.over_frame("avg", vec![input.clone()])?;
         if !self.rows.repeats || is_whole(&self.call.params) {
@@ -276,8 +278,8 @@ impl Sum<'_, '_> {
         Ok(difference(around_center, product(difference(mean, center), self.sum(tangent)?)))
     }
 
-    /// What the row's own cell has in the least or greatest value, in which rows with that value share evenly. Of several rows with
-    /// one cell it is the least or greatest tangent, so that it is the derivative for a growing variable.
+    /// Returns what the row's own cell has in the least or greatest value, in which rows with that value share evenly. Of several
+    /// rows with one cell it is the least or greatest tangent, so that it is the derivative for a growing variable.
     fn share(&mut self, input: Expr, tangent: Expr) -> Result<Expr> {
         let is_chosen = self.is_chosen(&input)?;
         if self.rows.repeats {
@@ -299,7 +301,7 @@ impl Sum<'_, '_> {
         self.of_those_that_take_part(when(is_chosen, quotient(tangent, ties)).otherwise(lit(0.0))?, Some(lit(0.0)))
     }
 
-    /// The share that a row has in a quantile, times its tangent. Rows with equal values share evenly.
+    /// Returns the share that a row has in a quantile, times its tangent. Rows with equal values share evenly.
     fn share_in_quantile(&mut self, percentile: &Percentile, input: Expr, tangent: Expr) -> Result<Expr> {
         let value = self.of_those_that_take_part(one_zero(input, &DataType::Float64)?, None)?;
         let over = &mut self.rows.over;
@@ -308,7 +310,7 @@ impl Sum<'_, '_> {
         Ok(product(share(ranks, percentile, false), tangent))
     }
 
-    /// The mean of the tangents of the rows with the least or greatest value.
+    /// Returns the mean of the tangents of the rows with the least or greatest value.
     fn mean(&mut self, input: Expr, tangent: Expr) -> Result<Expr> {
         let is_chosen = self.is_chosen(&input)?;
         let chosen = self.of_those_that_take_part(when(is_chosen, tangent).end()?, None)?;
@@ -318,7 +320,7 @@ impl Sum<'_, '_> {
         Ok(quotient(sum, self.over_part("count", chosen, vec![], frame)?))
     }
 
-    /// Whether a row has the least or greatest value.
+    /// Returns whether a row has the least or greatest value.
     fn is_chosen(&self, input: &Expr) -> Result<Expr> {
         let value = cast(self.value.clone(), DataType::Float64);
         Ok(one_zero(input.clone(), &DataType::Float64)?.eq(one_zero(value, &DataType::Float64)?))
@@ -332,12 +334,12 @@ impl Sum<'_, '_> {
         }
     }
 
-    /// A value of each row as a column.
+    /// Returns a value of each row as a column.
     fn term(&mut self, term: Expr, name: &str) -> Expr {
         Expr::Column(self.rows.over.names.column(term, self.rows.terms, |names| names.part(name)))
     }
 
-    /// An aggregate over the rows of the frame that agree in more than the partition.
+    /// Returns an aggregate over the rows of the frame that agree in more than the partition.
     fn over_part(
         &mut self,
         function: &str,
@@ -357,7 +359,7 @@ impl Sum<'_, '_> {
         Ok(Expr::Column(self.rows.over.names.column(call, self.rows.sums, |names| names.part(function))))
     }
 
-    /// An order and a frame that have of each part of a partition what the function's frame has of it.
+    /// Returns an order and a frame that have of each part of a partition what the function's frame has of it.
     fn frame(&mut self) -> Result<(Vec<Sort>, WindowFrame)> {
         let WindowFunctionParams { order_by, window_frame, .. } = &self.call.params;
         if is_whole(&self.call.params) {
@@ -392,7 +394,7 @@ impl Sum<'_, '_> {
     }
 }
 
-/// The value, and zero where it is NULL.
+/// Returns the value, and zero where it is NULL.
 pub fn or_zero(expr: Expr) -> Expr {
     coalesce(vec![expr, lit(0.0)])
 }
@@ -405,7 +407,7 @@ fn difference(a: Expr, b: Expr) -> Expr {
     binary_expr(a, Operator::Minus, b)
 }
 
-/// A quotient by a number of rows.
+/// Returns a quotient by a number of rows.
 fn quotient(a: Expr, rows: Expr) -> Expr {
     binary_expr(a, Operator::Divide, cast(rows, DataType::Float64))
 }

@@ -56,12 +56,12 @@ impl Percentile {
     }
 }
 
-/// Whether an aggregate of this name is a quantile.
+/// Returns whether an aggregate of this name is a quantile.
 pub fn is_quantile(function: &str) -> bool {
     matches!(function, "median" | "percentile_cont")
 }
 
-/// The keys of groups as keys of partitions with the same rows.
+/// Returns the keys of groups as keys of partitions with the same rows.
 pub fn keys_of_partitions(keys: &[Expr], schema: &DFSchema) -> Result<Vec<Expr>> {
     let key = |key: &Expr| {
         let data_type = key.get_type(schema)?;
@@ -71,8 +71,9 @@ pub fn keys_of_partitions(keys: &[Expr], schema: &DFSchema) -> Result<Vec<Expr>>
     keys.iter().filter(|key| !matches!(unaliased(key), Expr::Literal(..))).map(key).collect()
 }
 
-/// The window functions from which the share of a row in a quantile of its group follows: how many values come before those equal to its
-/// own, and one more; how many come up to those; and how many there are. A value that is NULL takes no part. `then_by` orders equal ones.
+/// Returns the window functions from which the share of a row in a quantile of its group follows: how many values come before those equal
+/// to its own, and one more; how many come up to those; and how many there are. A value that is NULL takes no part. `then_by` orders
+/// equal ones.
 pub fn ranks(keys: &[Expr], value: &Expr, then_by: Option<Expr>) -> [Expr; 3] {
     use WindowFrameBound::{CurrentRow, Following, Preceding};
     let order_by = [Some(value.clone()), then_by].into_iter().flatten();
@@ -92,7 +93,7 @@ pub fn ranks(keys: &[Expr], value: &Expr, then_by: Option<Expr>) -> [Expr; 3] {
     [first, count(CurrentRow), count(Following(ScalarValue::Null))]
 }
 
-/// The share of a row with these ranks in a quantile; NULL where it has none.
+/// Returns the share of a row with these ranks in a quantile; NULL where it has none.
 ///
 /// The values up to the `i`-th have all of it together if `i` is beyond the place, and the part by which it is not less than one short of
 /// it otherwise. What equal values have is the difference of two such sums.
@@ -105,7 +106,7 @@ pub fn share(ranks: [Expr; 3], percentile: &Percentile, is_descending: bool) -> 
     nullif(divided(of_equal, nullif(minus(last, before), lit(0.0))), lit(0.0))
 }
 
-/// The place of a quantile among so many values and one, from 0 on.
+/// Returns the place of a quantile among so many values and one, from 0 on.
 fn place(values: Expr, percentile: &Percentile, is_descending: bool) -> Expr {
     let part = match percentile {
         Percentile::Half => return times(lit(0.5), values),

@@ -15,7 +15,7 @@ const COLLECTED: &str = "Aggregate the values themselves, SUM(x), in place of wh
 pub const DISTINCT_BEFORE: &str =
     "Take the distinct values in a subquery, FROM (SELECT DISTINCT ...), and aggregate these";
 
-/// What to write in place of a function of this name.
+/// Returns what to write in place of a function of this name.
 pub fn way_without(function: &str) -> &'static str {
     match function {
         "approx_median" => EXACT_MEDIAN,

@@ -14,8 +14,8 @@ use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::nodes::any_node_behind;
 use crate::vocabulary::operators::{Recognize, is_call};
 
-/// A union of rows of tables with derivatives by them, as one projection over all rows, so that the derivatives are one sweep. Once the
-/// calls are replaced, it is a union again: `crate::disjoint`.
+/// Returns a union of rows of tables with derivatives by them, as one projection over all rows, so that the derivatives are one sweep.
+/// Once the calls are replaced, it is a union again: `crate::disjoint`.
 ///
 /// ```sql
 /// SELECT 'w' AS name, grad((SELECT l FROM loss), val) AS d FROM w UNION ALL SELECT 'v', grad((SELECT l FROM loss), val) FROM v
@@ -76,7 +76,7 @@ fn find_branches<'u>(union: &'u Union, found: &mut Vec<&'u Projection>) -> bool 
     })
 }
 
-/// Whether an expression has a derivative of a subquery.
+/// Returns whether an expression has a derivative of a subquery.
 fn has_by_row(expr: &Expr, recognize: Recognize) -> bool {
     let is_by_row = |part: &Expr| match part {
         Expr::ScalarFunction(call) => is_call(part, recognize) && call.args.first().is_some_and(has_subquery),
@@ -87,8 +87,8 @@ fn has_by_row(expr: &Expr, recognize: Recognize) -> bool {
     found.unwrap_or(false)
 }
 
-/// Whether no branch has a value of another type than the others, or one that is drawn or is of the query around. Columns beside others
-/// may be NULL, and say nothing beside their type.
+/// Returns whether no branch has a value of another type than the others, or one that is drawn or is of the query around. Columns
+/// beside others may be NULL, and say nothing beside their type.
 fn are_of_one_type(union: &Union, branches: &[&Projection]) -> Result<bool> {
     for branch in branches {
         for (expr, field) in branch.expr.iter().zip(union.schema.fields()) {
@@ -103,7 +103,7 @@ fn are_of_one_type(union: &Union, branches: &[&Projection]) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the rows of each branch are of tables of which those of no other are, and have names of their own.
+/// Returns whether the rows of each branch are of tables of which those of no other are, and have names of their own.
 fn have_tables_of_their_own(branches: &[&Projection]) -> Result<bool> {
     let mut tables: HashSet<TableReference> = HashSet::new();
     let mut names = HashSet::new();
@@ -126,7 +126,7 @@ fn have_tables_of_their_own(branches: &[&Projection]) -> Result<bool> {
     Ok(true)
 }
 
-/// The value of the part that a row is of.
+/// Returns the value of the part that a row is of.
 fn in_its_part(mut values: Vec<Expr>, parts: &[Column]) -> Expr {
     let last = values.pop();
     let branches = parts.iter().zip(values).map(|(part, value)| {
@@ -136,7 +136,7 @@ fn in_its_part(mut values: Vec<Expr>, parts: &[Column]) -> Expr {
     Expr::Case(Case::new(None, branches.collect(), last.map(Box::new)))
 }
 
-/// The rows of all parts, by a balanced tree of joins: in a chain each would have the columns of all before it.
+/// Returns the rows of all parts, by a balanced tree of joins: in a chain each would have the columns of all before it.
 fn beside(mut rows: Vec<LogicalPlan>, parts: &[Column]) -> Result<LogicalPlan> {
     if rows.len() < 2 {
         return Ok(rows.pop().unwrap_or_default());

@@ -30,12 +30,12 @@ impl<'c> Call<'c> {
         Ok(variables.map(|variables| Self { derivative, variables, jvp }))
     }
 
-    /// What is differentiated.
+    /// Returns what is differentiated.
     pub fn function(&self) -> &'c Expr {
         self.derivative.function
     }
 
-    /// The variables, each with the term that it is of.
+    /// Returns the variables, each with the term that it is of.
     pub fn terms(&self) -> impl Iterator<Item = (&Resolved, &Term<'c>)> {
         self.variables.iter().zip(&self.derivative.terms)
     }

@@ -12,7 +12,7 @@ use super::conditions::conditions_apart;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
 
-/// A projection over a condition, with the calls that both have as columns below them.
+/// Returns a projection over a condition, with the calls that both have as columns below them.
 ///
 /// ```text
 /// Projection: h.k, grad(h.val, w.val)                 Projection: h.k, ∂derivative
@@ -74,7 +74,7 @@ pub fn calls_in_common(
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(exprs, input)?)))
 }
 
-/// The calls that a projection and a condition have, each once.
+/// Returns the calls that a projection and a condition have, each once.
 fn common_calls(projection: &Projection, condition: &Expr, recognize: Recognize) -> Result<Vec<Expr>> {
     let mut calls = vec![];
     condition.apply(|part| {
@@ -93,7 +93,7 @@ fn common_calls(projection: &Projection, condition: &Expr, recognize: Recognize)
     Ok(calls)
 }
 
-/// The expression that a condition asks to differ from 0.
+/// Returns the expression that a condition asks to differ from 0.
 fn differs_from_0(condition: &Expr) -> Option<&Expr> {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::NotEq, right }) = condition else { return None };
     match (is_0(left), is_0(right)) {

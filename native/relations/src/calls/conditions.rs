@@ -20,8 +20,8 @@ struct Sides {
     calls: [Vec<Expr>; 2],
 }
 
-/// A join whose condition has calls with subqueries, with each as a column of the side whose columns it reads. A part of the condition of an
-/// inner join whose calls read both sides is asked of its rows. Others stay, and are refused.
+/// Returns a join whose condition has calls with subqueries, with each as a column of the side whose columns it reads. A part of the
+/// condition of an inner join whose calls read both sides is asked of its rows. Others stay, and are refused.
 ///
 /// ```text
 /// Inner Join: Filter: grad((SELECT ...), a.val) > b.val         Inner Join: Filter: ∂condition > b.val
@@ -68,7 +68,7 @@ pub fn conditions_apart(
     restore(plan, &schema).map(Transformed::yes)
 }
 
-/// The parts of the condition of an inner join that differentiate a query of one side by the rows of the other.
+/// Returns the parts of the condition of an inner join that differentiate a query of one side by the rows of the other.
 ///
 /// ```sql
 /// SELECT h.k, w.k, grad(h.val, w.val) FROM h JOIN w ON grad(h.val, w.val) <> 0
@@ -88,14 +88,14 @@ fn of_rows(join: &Join, recognize: Recognize) -> Result<Vec<Expr>> {
     Ok(found)
 }
 
-/// Whether the function of a call reads subqueries.
+/// Returns whether the function of a call reads subqueries.
 fn reads_queries(call: &Expr) -> bool {
     let Expr::ScalarFunction(ScalarFunction { args, .. }) = call else { return false };
     args.first().is_some_and(|function| subqueries_read(function).is_ok_and(|queries| !queries.is_empty()))
 }
 
 impl Sides {
-    /// A condition that reads calls over the columns of one side as columns.
+    /// Returns a condition that reads calls over the columns of one side as columns.
     fn without(&mut self, condition: Expr, is_asked: impl Fn(&Expr) -> bool, names: &mut Names) -> Result<Expr> {
         let condition = condition.transform_down(|part| {
             let side = if is_asked(&part) { self.side_of(&part) } else { None };
@@ -108,7 +108,7 @@ impl Sides {
         Ok(condition.data)
     }
 
-    /// The number of the side that has all columns of an expression.
+    /// Returns the number of the side that has all columns of an expression.
     fn side_of(&self, expr: &Expr) -> Option<usize> {
         let read = columns_read(expr);
         self.plans.iter().position(|plan| read.iter().all(|column| plan.schema().has_column(column)))

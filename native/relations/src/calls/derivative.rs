@@ -54,18 +54,18 @@ impl<'c> DirectionalDerivative<'c> {
         (!terms.is_empty()).then_some(Self { call, transform, function, terms })
     }
 
-    /// Whether its seeds are tangents, along which all rows move.
+    /// Returns whether its seeds are tangents, along which all rows move.
     pub fn is_along_tangents(&self) -> bool {
         self.transform == Transform::Jvp
     }
 
-    /// Whether the node of the call says all of it, and no column looks as if it were computed, which it has turned out not to
-    /// be.
+    /// Returns whether the node of the call says all of it, and no column looks as if it were computed, which it has turned
+    /// out not to be.
     pub fn is_local(&self, tangents: &[TangentsOf]) -> bool {
         tangents.iter().all(Vec::is_empty) && columns_read(self.function).iter().all(|column| column.relation.is_some())
     }
 
-    /// What `jvp` is called with for each term: `function, variable, 1, column, tangent, ...`.
+    /// Returns what `jvp` is called with for each term: `function, variable, 1, column, tangent, ...`.
     pub fn arguments(&self, tangents: &[TangentsOf]) -> Result<Vec<Vec<Expr>>> {
         let mut calls = vec![];
         for (term, tangents) in self.terms.iter().zip(tangents) {
@@ -79,8 +79,8 @@ impl<'c> DirectionalDerivative<'c> {
         Ok(calls)
     }
 
-    /// The sum of `seed * jvp(arguments)` over the terms, for inputs of this schema, and of `jvp` along the tangents of columns
-    /// that have the seeds in them.
+    /// Returns the sum of `seed * jvp(arguments)` over the terms, for inputs of this schema, and of `jvp` along the tangents of
+    /// columns that have the seeds in them.
     pub fn emit(
         &self,
         arguments: Vec<Vec<Expr>>,
@@ -117,7 +117,7 @@ impl<'c> DirectionalDerivative<'c> {
     }
 }
 
-/// A tangent as an argument of `jvp`.
+/// Returns a tangent as an argument of `jvp`.
 fn factor(tangent: &Tangent) -> Result<Expr> {
     match tangent {
         Tangent::Zero => Ok(lit(0.0)),

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::operators::{Recognize, is_call};
 
-/// Whether a plan takes derivatives of derivatives: a call in a call, or above one.
+/// Returns whether a plan takes derivatives of derivatives: a call in a call, or above one.
 pub fn has_calls_of_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
     let mut found = false;
     has_calls_in(plan, recognize, &mut HashMap::new(), &mut found)?;
     Ok(found)
 }
 
-/// Whether a plan, a subquery or a shared relation in it has calls. Notes whether one of them is above another.
+/// Returns whether a plan, a subquery or a shared relation in it has calls. Notes whether one of them is above another.
 #[recursive::recursive]
 fn has_calls_in(
     plan: &LogicalPlan,

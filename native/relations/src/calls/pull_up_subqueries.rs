@@ -20,8 +20,8 @@ use crate::vocabulary::source::origins_of;
 /// DataFusion numbers the names of subqueries that it takes apart from 1, in the same plan too.
 const FIRST_NUMBER: usize = 1_000_000;
 
-/// A node with its correlated scalar subqueries as joins below it, if one of them may vary with a variable of a call that reads it. What
-/// DataFusion cannot take apart stays.
+/// Returns a node with its correlated scalar subqueries as joins below it, if one of them may vary with a variable of a call that reads
+/// it. What DataFusion cannot take apart stays.
 pub fn subqueries_beside(plan: LogicalPlan, recognize: Recognize) -> Result<Transformed<LogicalPlan>> {
     let is_taken = matches!(plan, LogicalPlan::Projection(_) | LogicalPlan::Filter(_));
     if !is_taken || !may_vary(&plan, recognize)? {
@@ -43,7 +43,7 @@ pub fn subqueries_beside(plan: LogicalPlan, recognize: Recognize) -> Result<Tran
     })
 }
 
-/// Whether a correlated subquery in a call of a node reads what a variable comes from, or a float of the node's input.
+/// Returns whether a correlated subquery in a call of a node reads what a variable comes from, or a float of the node's input.
 fn may_vary(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
     let inputs = plan.inputs();
     let [input] = inputs.as_slice() else { return Ok(false) };
@@ -84,7 +84,7 @@ fn is_float(outer: &Expr) -> bool {
     matches!(outer, Expr::OuterReferenceColumn(field, _) if can_vary(field.data_type()))
 }
 
-/// The correlated scalar subqueries of an expression, but for those that it stops.
+/// Returns the correlated scalar subqueries of an expression, but for those that it stops.
 fn correlated(expression: &Expr) -> Result<Vec<&Subquery>> {
     let mut found = vec![];
     expression.apply(|part| {
@@ -102,7 +102,7 @@ fn correlated(expression: &Expr) -> Result<Vec<&Subquery>> {
     Ok(found)
 }
 
-/// Whether a LATERAL in a query takes columns of what stands beside it, which are no columns of a query around.
+/// Returns whether a LATERAL in a query takes columns of what stands beside it, which are no columns of a query around.
 fn has_lateral(query: &LogicalPlan) -> Result<bool> {
     query.exists(|node| Ok(matches!(node, LogicalPlan::Subquery(lateral) if !lateral.outer_ref_columns.is_empty())))
 }

@@ -60,7 +60,7 @@ impl Resolved {
         }
     }
 
-    /// Whether an expression is the variable.
+    /// Returns whether an expression is the variable.
     pub fn is(&self, expr: &Expr, inputs: &Inputs) -> bool {
         match (expr, self.owner) {
             (Expr::Column(column), Owner::Input(_)) => {
@@ -72,8 +72,8 @@ impl Resolved {
     }
 }
 
-/// The error for a variable that is a whole number, or a decimal, because it is one in the first rows of a recursive query. Converted where
-/// it is read it would still be rounded in each step.
+/// Returns the error for a variable that is a whole number, or a decimal, because it is one in the first rows of a recursive query.
+/// Converted where it is read it would still be rounded in each step.
 fn check_first_rows(variable: &Expr, call: &Expr, inputs: &Inputs, iterated: &[LogicalPlan]) -> Result<()> {
     let Expr::Column(named) = variable else { return Ok(()) };
     let Some((input, column)) = inputs.find(named) else { return Ok(()) };
@@ -95,7 +95,7 @@ fn check_first_rows(variable: &Expr, call: &Expr, inputs: &Inputs, iterated: &[L
     Ok(())
 }
 
-/// What to write for a column of the first rows that is of this type. To other engines 0.0 is a decimal.
+/// Returns what to write for a column of the first rows that is of this type. To other engines 0.0 is a decimal.
 pub fn make_it_a_double(column: &str, data_type: &DataType) -> String {
     match data_type.is_integer() {
         true => format!(

@@ -17,7 +17,7 @@ use super::tangent_cache::{By, Inputs};
 use crate::jvp::Perturb;
 use crate::vocabulary::source::beside;
 
-/// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
+/// Returns what stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: &mut Context) -> Result<Option<Expr>> {
     let Some(call) = Call::of(call, jvp, inputs, context)? else { return Ok(None) };
     let entered = inputs.plans.clone();
@@ -88,7 +88,7 @@ fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Vary
     Ok(varying)
 }
 
-/// The error if what a call reads of the query around it varies with a variable there.
+/// Returns the error if what a call reads of the query around it varies with a variable there.
 fn check_outer(call: &Call, query: usize, by: By, context: &mut Context) -> Result<()> {
     let mut outer = Inputs::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
     if outer.tangents(call.function(), by, context)?.is_empty() {
@@ -101,12 +101,12 @@ fn check_outer(call: &Call, query: usize, by: By, context: &mut Context) -> Resu
     )
 }
 
-/// Whether a value in one row of a plan may be computed from other rows.
+/// Returns whether a value in one row of a plan may be computed from other rows.
 fn rows_mix(plan: &LogicalPlan) -> Result<bool> {
     plan.exists(|node| Ok(matches!(node, LogicalPlan::Window(_))))
 }
 
-/// The columns of inputs among the variables.
+/// Returns the columns of inputs among the variables.
 fn of_inputs<'c>(call: &'c Call) -> impl Iterator<Item = (usize, usize, &'c Column, Option<&'c Expr>)> {
     let terms = call.terms().enumerate();
     terms.filter_map(|(number, (Resolved { column, owner, .. }, term))| match owner {
@@ -142,8 +142,8 @@ fn reads_items(call: &Call, varying: &Varying, number: usize, variable: &Column)
     call.derivative.terms.len() == 1 && !varies && !call.function().column_refs().contains(variable)
 }
 
-/// The subqueries of the function that read the relation of a variable, with their derivatives along the tangents by which its
-/// cells move. None if there are none.
+/// Returns the subqueries of the function that read the relation of a variable, with their derivatives along the tangents by
+/// which its cells move. None if there are none.
 fn sweep_along(
     call: &Call,
     varying: &Varying,

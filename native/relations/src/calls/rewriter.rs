@@ -59,13 +59,13 @@ impl Differentiation {
         Ok(Self { context })
     }
 
-    /// The same in a session in which these recursive queries have the derivatives of their limits.
+    /// Returns the same in a session in which these recursive queries have the derivatives of their limits.
     pub fn with_fixed_points(mut self, fixed_points: FixedPoints) -> Self {
         self.context.subplan_tangents = SharedTangents::beside(fixed_points);
         self
     }
 
-    /// The plan without calls of the operators, except for those that say all by themselves.
+    /// Returns the plan without calls of the operators, except for those that say all by themselves.
     pub fn differentiated(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         self.rewrite(plan)?.transform_data(|plan| self.context.subplan_tangents.scanned_in(plan))
     }
@@ -103,7 +103,7 @@ impl Differentiation {
             .transform_data(|plan| self.node(plan, by_row))
     }
 
-    /// The branches of a union whose derivatives are one sweep.
+    /// Returns the branches of a union whose derivatives are one sweep.
     fn branches(&mut self, union: &Union) -> Result<Option<LogicalPlan>> {
         if !self.context.joins_branches {
             return Ok(None);
@@ -121,7 +121,7 @@ impl Differentiation {
         }
     }
 
-    /// A node that reads numbered rows, if calls in it are by row.
+    /// Returns a node that reads numbered rows, if calls in it are by row.
     fn numbered(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
         let mut names = std::mem::take(&mut self.context.names);
         let (recognize, sweeping) = (self.context.recognize, self.context.sweeping);
@@ -159,8 +159,8 @@ impl Differentiation {
         }
     }
 
-    /// A node with the CTEs and views written out that it reads, if it has calls, or a query in it has: tangents go up through these.
-    /// Scalar subqueries stay as they are, through which cotangents go down.
+    /// Returns a node with the CTEs and views written out that it reads, if it has calls, or a query in it has: tangents go up
+    /// through these. Scalar subqueries stay as they are, through which cotangents go down.
     fn inputs_inlined(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let recognize = self.context.recognize;
         let mut has_calls = has_call(&plan, recognize)?;
@@ -177,7 +177,7 @@ impl Differentiation {
         if has_calls { plan.map_children(common_inlined) } else { Ok(Transformed::no(plan)) }
     }
 
-    /// A CTE or view that several places read, without the calls in it.
+    /// Returns a CTE or view that several places read, without the calls in it.
     fn table_scan(&mut self, scan: TableScan) -> Result<Transformed<LogicalPlan>> {
         let Some(relation) = SharedRelation::scanned(&scan).filter(|relation| relation.is_common()) else {
             return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
@@ -199,7 +199,8 @@ impl Differentiation {
         }
     }
 
-    /// The right side of a join may name columns of the left: `... FROM d, LATERAL (SELECT d.x * w AS q FROM p) AS m`.
+    /// Rewrites both sides of a join: the right side may name columns of the left: `... FROM d, LATERAL (SELECT d.x * w
+    /// AS q FROM p) AS m`.
     fn join(&mut self, join: Join) -> Result<Transformed<LogicalPlan>> {
         let left = self.rewrite(Arc::unwrap_or_clone(join.left))?;
         let left = left.update_data(Arc::new);
@@ -224,7 +225,8 @@ impl Differentiation {
         Ok(Transformed::new_transformed(LogicalPlan::RecursiveQuery(query), transformed))
     }
 
-    /// The subqueries of a node may name columns of its inputs: `... FROM d WHERE EXISTS (SELECT 1 FROM m WHERE m.x > d.y)`.
+    /// Rewrites the subqueries of a node, which may name columns of its inputs: `... FROM d WHERE EXISTS (SELECT 1 FROM
+    /// m WHERE m.x > d.y)`.
     fn subqueries(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if matches!(plan, LogicalPlan::Extension(_)) {
             return Ok(Transformed::no(plan));
@@ -311,7 +313,7 @@ impl Differentiation {
         Ok(calls == 1 && self.context.zeros.left_out_of.contains(&alias.name))
     }
 
-    /// An expression with its calls replaced.
+    /// Returns an expression with its calls replaced.
     fn expression(&mut self, expr: Expr, inputs: &mut Inputs) -> Result<Transformed<Expr>> {
         let recognize = self.context.recognize;
         self.context.zeros.are_left_out = self.drops_zeros(&expr)?;
@@ -336,7 +338,7 @@ impl Differentiation {
     }
 }
 
-/// A node and its inputs, in the places of which there is nothing.
+/// Returns a node and its inputs, in the places of which there is nothing.
 fn without_inputs(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<LogicalPlan>)> {
     let mut inputs = vec![];
     let plan = plan.map_children(|input| {
@@ -346,7 +348,7 @@ fn without_inputs(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<LogicalPlan>)> 
     Ok((plan.data, inputs))
 }
 
-/// A node with these inputs in the places of its own.
+/// Returns a node with these inputs in the places of its own.
 fn with_inputs(plan: LogicalPlan, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
     let mut inputs = inputs.into_iter();
     let plan = plan.map_children(|place| Ok(inputs.next().map_or_else(|| Transformed::no(place), Transformed::yes)))?;

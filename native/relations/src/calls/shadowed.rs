@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::vocabulary::nodes::{any_node, has_subquery, with_expressions};
 use crate::vocabulary::operators::{Recognize, has_call};
 
-/// A node with calls whose subqueries read such columns as their own.
+/// Returns a node with calls whose subqueries read such columns as their own.
 pub fn shadowed_bound(plan: LogicalPlan, recognize: Recognize) -> Result<Transformed<LogicalPlan>> {
     if !has_subquery(&plan)? || !has_call(&plan, recognize)? {
         return Ok(Transformed::no(plan));
@@ -52,7 +52,7 @@ fn bound(subquery: Subquery) -> Result<Transformed<Subquery>> {
     Ok(Transformed::yes(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: subquery.spans }))
 }
 
-/// The names of the columns that a `USING` below a node joins.
+/// Returns the names of the columns that a `USING` below a node joins.
 fn used(node: &LogicalPlan) -> Result<Vec<String>> {
     let mut names = vec![];
     any_node(node, |below| {
@@ -64,8 +64,8 @@ fn used(node: &LogicalPlan) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The column of a schema that a name is, if the column outside of that name would have been one of it: of several, DataFusion takes the
-/// first.
+/// Returns the column of a schema that a name is, if the column outside of that name would have been one of it: of several, DataFusion
+/// takes the first.
 fn own_column(outside: &Column, own: &DFSchema) -> Option<Expr> {
     let is_shadowed = outside.relation.is_some() && own.has_column(outside);
     let first = own.iter().find(|(_, field)| *field.name() == outside.name).filter(|_| is_shadowed)?;

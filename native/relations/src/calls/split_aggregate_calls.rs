@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::vocabulary::names::columns;
 use crate::vocabulary::operators::{Recognize, is_call};
 
-/// An aggregate node with all that it computes from aggregates in a projection above, if a call is among that.
+/// Returns an aggregate node with all that it computes from aggregates in a projection above, if a call is among that.
 ///
 /// ```text
 /// Aggregate: groupBy=[[w]], aggr=[[grad(sum(w * x), w) AS d]]

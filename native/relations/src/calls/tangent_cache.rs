@@ -16,7 +16,7 @@ use crate::jvp::{Cell, Direction, Perturb, TangentRequest, Variable, carried, is
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::{Tangent, Tangents};
 
-/// The input that has a column, and the column as it is called there.
+/// Returns the input that has a column, and the column as it is called there.
 pub fn find<'p>(inputs: impl IntoIterator<Item = &'p LogicalPlan>, column: &Column) -> Option<(usize, Column)> {
     inputs.into_iter().enumerate().find_map(|(number, input)| {
         let index = input.schema().maybe_index_of_column(column)?;
@@ -69,17 +69,17 @@ struct AskedAhead<'c> {
 }
 
 impl Inputs {
-    /// The inputs of a node that has no calls by row.
+    /// Creates the inputs of a node that has no calls by row.
     pub fn of(plans: Vec<LogicalPlan>) -> Self {
         Self { before: plans.clone(), plans, by_row: ByRow::default(), known: vec![] }
     }
 
-    /// The input that has a column, and the column as it is called there.
+    /// Returns the input that has a column, and the column as it is called there.
     pub fn find(&self, column: &Column) -> Option<(usize, Column)> {
         find(&self.plans, column)
     }
 
-    /// The columns of all inputs.
+    /// Returns the columns of all inputs.
     pub fn schema(&self) -> DFSchema {
         merge_schema(&self.plans.iter().collect::<Vec<_>>())
     }
@@ -94,7 +94,7 @@ impl Inputs {
         known.filter(|_| by.along.is_none()).map(|known| known.tangent.clone())
     }
 
-    /// The columns of an input other than the variable among those that are read, which may vary.
+    /// Returns the columns of an input other than the variable among those that are read, which may vary.
     fn may_vary(&self, read: &HashSet<Column>, input: usize, variable: &Column) -> BTreeMap<usize, Column> {
         let schema = self.plans[input].schema();
         let indices = read.iter().filter_map(|column| schema.maybe_index_of_column(column));
@@ -105,7 +105,7 @@ impl Inputs {
         varying.collect()
     }
 
-    /// The columns other than the variable that an expression reads and that vary, with their tangents.
+    /// Returns the columns other than the variable that an expression reads and that vary, with their tangents.
     pub fn tangents(&mut self, expression: &Expr, by: By, context: &mut Context) -> Result<TangentsOf> {
         let merged = self.schema();
         let read = depends_on(expression, &merged)?;
@@ -234,7 +234,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// The tangents that calls will ask for over the only input.
+    /// Returns the tangents that calls will ask for over the only input.
     fn asked_ahead<'c>(
         &self,
         input: &LogicalPlan,

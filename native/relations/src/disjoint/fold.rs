@@ -7,14 +7,15 @@ use datafusion_functions::core::coalesce;
 
 /// What is known of columns and calls.
 pub trait Known {
-    /// The value of a column, if it has one in all rows that is known.
+    /// Returns the value of a column, if it has one in all rows that is known.
     fn value(&self, column: &Column) -> Result<Option<ScalarValue>>;
 
-    /// Whether an expression is the call of an operator, which is NULL where its first argument is.
+    /// Returns whether an expression is the call of an operator, which is NULL where its first argument is.
     fn is_call(&self, expr: &Expr) -> bool;
 }
 
-/// An expression without what is known not to be computed, and of the same type. What else could be said of it is left to DataFusion.
+/// Returns an expression without what is known not to be computed, and of the same type. What else could be said of it is left to
+/// DataFusion.
 ///
 /// ```text
 /// coalesce(a.val, b.val)                       ->    b.val        where a.val is NULL
@@ -59,7 +60,7 @@ pub fn folded(expr: &Expr, known: &impl Known, schema: &DFSchema) -> Result<Expr
     })
 }
 
-/// The branches of a `CASE` whose condition may hold, and what it is if none does.
+/// Returns the branches of a `CASE` whose condition may hold, and what it is if none does.
 #[expect(clippy::type_complexity)]
 fn branches(case: &Case, known: &impl Known, schema: &DFSchema) -> Result<(Vec<(Box<Expr>, Box<Expr>)>, Option<Expr>)> {
     let mut kept = vec![];
@@ -78,7 +79,7 @@ fn branches(case: &Case, known: &impl Known, schema: &DFSchema) -> Result<(Vec<(
     Ok((kept, otherwise))
 }
 
-/// The values of which `coalesce` may be the first that is not NULL.
+/// Returns the values of which `coalesce` may be the first that is not NULL.
 fn candidates(args: &[Expr], known: &impl Known, schema: &DFSchema) -> Result<Vec<Expr>> {
     let mut kept = vec![];
     for arg in args {
@@ -94,7 +95,7 @@ fn candidates(args: &[Expr], known: &impl Known, schema: &DFSchema) -> Result<Ve
     Ok(kept)
 }
 
-/// A value in the place of an expression, as of its type; NULL without one.
+/// Returns a value in the place of an expression, as of its type; NULL without one.
 fn typed(value: Option<Expr>, of: &Expr, schema: &DFSchema) -> Result<Expr> {
     let data_type = of.get_type(schema)?;
     match value {
@@ -103,7 +104,7 @@ fn typed(value: Option<Expr>, of: &Expr, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
-/// Whether an expression is NULL.
+/// Returns whether an expression is NULL.
 pub fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(value, _) if value.is_null())
 }

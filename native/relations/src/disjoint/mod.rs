@@ -28,7 +28,7 @@ use crate::vocabulary::operators::Operators;
 use fold::is_null;
 use parts::{Parts, reads_plan_around};
 
-/// A plan whose full joins of rows that are apart by their keys are unions.
+/// Returns a plan whose full joins of rows that are apart by their keys are unions.
 ///
 /// ```text
 /// Projection: coalesce(a.val, b.val) AS val            Union
@@ -69,13 +69,13 @@ pub fn disjoint_joins_as_unions(plan: LogicalPlan, operators: &Operators) -> Res
     })
 }
 
-/// Whether a node needs its rows in an order.
+/// Returns whether a node needs its rows in an order.
 fn asks_for_order(node: &LogicalPlan) -> bool {
     matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Window(_))
 }
 
-/// A union that is planned apart from what sorts its rows: DataFusion 55 sorts each branch, takes columns that are NULL in one for sorted
-/// in all, and refuses its own plan. None if it reads what belongs to the plan around.
+/// Returns a union that is planned apart from what sorts its rows: DataFusion 55 sorts each branch, takes columns that are NULL in one
+/// for sorted in all, and refuses its own plan. None if it reads what belongs to the plan around.
 fn apart(union: LogicalPlan, names: &mut Names) -> Result<Option<LogicalPlan>> {
     if reads_plan_around(&union)? {
         return Ok(None);
@@ -83,7 +83,7 @@ fn apart(union: LogicalPlan, names: &mut Names) -> Result<Option<LogicalPlan>> {
     Arc::new(SharedRelation::apart(names.part("union"), union)).scan().map(Some)
 }
 
-/// Whether the columns of all branches are of the types that they are to have, with what their fields say beside.
+/// Returns whether the columns of all branches are of the types that they are to have, with what their fields say beside.
 ///
 /// One that may not be NULL has to be a value in each: an optimizer finds out of some expressions that they are never NULL, and not of
 /// others.
@@ -100,9 +100,9 @@ fn is_literal(expr: &Expr) -> bool {
     matches!(unaliased(expr), literal @ Expr::Literal(..) if !is_null(literal))
 }
 
-/// The rows of a branch under other names. On DataFusion 54 their columns may be NULL by their types where those of the join may, whatever
-/// an optimizer finds out of the values: it hands on what the branches of a union give as they give it, and readers of Arrow refuse
-/// batches that differ in that.
+/// Returns the rows of a branch under other names. On DataFusion 54 their columns may be NULL by their types where those of the join may,
+/// whatever an optimizer finds out of the values: it hands on what the branches of a union give as they give it, and readers of Arrow
+/// refuse batches that differ in that.
 ///
 /// ```sql
 /// SELECT 1.0 AS x UNION ALL SELECT x FROM t

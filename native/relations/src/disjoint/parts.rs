@@ -47,7 +47,7 @@ enum Below<'p> {
 }
 
 impl<'p> Parts<'p> {
-    /// The parts of a plan, if there are several.
+    /// Returns the parts of a plan, if there are several.
     pub fn of(plan: &'p LogicalPlan, operators: &'p Operators, names: &mut Names) -> Result<Option<Self>> {
         let (below, columns) = match plan {
             LogicalPlan::SubqueryAlias(alias) => {
@@ -99,19 +99,19 @@ impl<'p> Parts<'p> {
         Ok(Some(Self { plan, operators, below, count, columns }))
     }
 
-    /// A plan that is one part.
+    /// Returns a plan that is one part.
     fn one(plan: &'p LogicalPlan, operators: &'p Operators) -> Result<Self> {
         let columns = (0..plan.schema().fields().len())
             .map(|index| Ok(Some(Place { part: 0, value: value_in_all_rows(plan, index)? })));
         Ok(Self { plan, operators, below: Below::Part, count: 1, columns: columns.collect::<Result<_>>()? })
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many columns there are in the widest part, with what stands beside it.
+    /// Returns how many columns there are in the widest part, with what stands beside it.
     pub fn widest(&self) -> usize {
         match &self.below {
             Below::Part => self.columns.len(),
@@ -121,12 +121,12 @@ impl<'p> Parts<'p> {
         }
     }
 
-    /// The rows of a part, with all columns in their order.
+    /// Returns the rows of a part, with all columns in their order.
     pub fn branch(&self, part: usize) -> Result<LogicalPlan> {
         restore(self.with(part, &(0..self.columns.len()).collect())?, self.plan.schema())
     }
 
-    /// The rows of a part, with some of the columns under their names, in any order.
+    /// Returns the rows of a part, with some of the columns under their names, in any order.
     fn with(&self, part: usize, wanted: &BTreeSet<usize>) -> Result<LogicalPlan> {
         match (&self.below, self.plan) {
             (Below::Passed(input), LogicalPlan::SubqueryAlias(alias)) => {
@@ -153,7 +153,7 @@ impl<'p> Parts<'p> {
         }
     }
 
-    /// What a projection computes of the rows of a part.
+    /// Returns what a projection computes of the rows of a part.
     fn computed(
         &self,
         projection: &Projection,
@@ -181,7 +181,7 @@ impl<'p> Parts<'p> {
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
     }
 
-    /// The rows of a part of a side of a full join, in which the columns of the other are NULL.
+    /// Returns the rows of a part of a side of a full join, in which the columns of the other are NULL.
     fn of_side(&self, (left, right): (&Self, &Self), part: usize, wanted: &BTreeSet<usize>) -> Result<LogicalPlan> {
         let (side, part, before) = match part.checked_sub(left.count) {
             Some(part) => (right, part, left.columns.len()),
@@ -226,7 +226,7 @@ impl Known for InPart<'_> {
     }
 }
 
-/// Whether no row of one side of a full join has the key of a row of the other.
+/// Returns whether no row of one side of a full join has the key of a row of the other.
 fn are_apart(join: &Join, left: &Parts<'_>, right: &Parts<'_>) -> Result<bool> {
     let (one, other) = match (join.on.as_slice(), &join.filter) {
         ([(one, other)], None) => (one, other),
@@ -248,7 +248,7 @@ fn are_apart(join: &Join, left: &Parts<'_>, right: &Parts<'_>) -> Result<bool> {
     Ok(of_left.iter().all(|one| of_right.iter().all(|other| differ(one, other))))
 }
 
-/// The values of a key in the parts of a side where it is not NULL. None if they are not known.
+/// Returns the values of a key in the parts of a side where it is not NULL. None if they are not known.
 fn keys(key: &Expr, side: &Parts<'_>) -> Result<Option<Vec<ScalarValue>>> {
     let schema = side.plan.schema();
     if !key.column_refs().iter().all(|column| schema.has_column(column)) {
@@ -265,7 +265,7 @@ fn keys(key: &Expr, side: &Parts<'_>) -> Result<Option<Vec<ScalarValue>>> {
     Ok(Some(values))
 }
 
-/// The literal that a column is in all rows.
+/// Returns the literal that a column is in all rows.
 fn value_in_all_rows(plan: &LogicalPlan, index: usize) -> Result<Option<ScalarValue>> {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => value_in_all_rows(&alias.input, index),
@@ -280,17 +280,17 @@ fn value_in_all_rows(plan: &LogicalPlan, index: usize) -> Result<Option<ScalarVa
     }
 }
 
-/// Whether a column has the name that it is given.
+/// Returns whether a column has the name that it is given.
 fn is_named(alias: &Alias) -> bool {
     matches!(alias.expr.as_ref(), Expr::Column(column) if column.relation == alias.relation && column.name == alias.name)
 }
 
-/// Whether a join has all pairs of rows.
+/// Returns whether a join has all pairs of rows.
 fn is_cross(join: &Join) -> bool {
     join.join_type == JoinType::Inner && join.on.is_empty() && join.filter.is_none()
 }
 
-/// A plan that several branches are to read, so that it is computed once. None if it cannot be.
+/// Returns a plan that several branches are to read, so that it is computed once. None if it cannot be.
 fn computed_once(plan: &LogicalPlan, names: &mut Names) -> Result<Option<LogicalPlan>> {
     if reads_shared(plan) {
         return Ok(Some(plan.clone()));
@@ -303,7 +303,7 @@ fn computed_once(plan: &LogicalPlan, names: &mut Names) -> Result<Option<Logical
     under_names_of(plan.schema(), relation.scan()?).map(Some)
 }
 
-/// Whether a plan reads the rows of an iteration or a column of the query around, so that it cannot be planned apart.
+/// Returns whether a plan reads the rows of an iteration or a column of the query around, so that it cannot be planned apart.
 pub fn reads_plan_around(plan: &LogicalPlan) -> Result<bool> {
     let is_of_plan_around = |node: &LogicalPlan| {
         node.contains_outer_reference() || matches!(node, LogicalPlan::TableScan(scan) if work_table(scan).is_some())
@@ -311,7 +311,7 @@ pub fn reads_plan_around(plan: &LogicalPlan) -> Result<bool> {
     SharedRelation::any_node_in(plan, &is_of_plan_around)
 }
 
-/// Whether a plan is known to have one row.
+/// Returns whether a plan is known to have one row.
 fn has_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => has_one_row(&projection.input),
@@ -324,7 +324,7 @@ fn has_one_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether a plan reads columns of a relation that is computed once, however often it is read.
+/// Returns whether a plan reads columns of a relation that is computed once, however often it is read.
 fn reads_shared(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => reads_shared(&alias.input),

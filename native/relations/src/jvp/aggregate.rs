@@ -20,7 +20,8 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::nodes::computed;
 
-/// An aggregate has its formula; a key that varies without being the variable has the tangent the group agrees on.
+/// Carries tangents up an aggregate: a function has its formula; a key that varies without being the variable has the
+/// tangent the group agrees on.
 ///
 /// ```text
 /// Aggregate: groupBy=[[w]], aggr=[[avg(w * x) AS m]]
@@ -79,7 +80,7 @@ struct Groups<'g> {
 }
 
 impl Groups<'_> {
-    /// The tangents in one direction of the wanted columns, over an input with these tangents.
+    /// Returns the tangents in one direction of the wanted columns, over an input with these tangents.
     fn tangents(
         &mut self,
         direction: &Direction,
@@ -118,7 +119,7 @@ impl Groups<'_> {
         Ok(tangents)
     }
 
-    /// The tangent of a key.
+    /// Returns the tangent of a key.
     fn of_key(
         &mut self,
         index: usize,
@@ -144,7 +145,7 @@ impl Groups<'_> {
     }
 }
 
-/// The aggregate over an input in which all that is volatile in its functions has been drawn.
+/// Returns the aggregate over an input in which all that is volatile in its functions has been drawn.
 fn drawn_before(aggregate: Aggregate, names: &mut Names) -> Result<Aggregate> {
     if !aggregate.aggr_expr.iter().any(is_volatile) {
         return Ok(aggregate);
@@ -158,8 +159,8 @@ fn drawn_before(aggregate: Aggregate, names: &mut Names) -> Result<Aggregate> {
 /// Arguments with so many parts are computed in a projection.
 const LARGE: usize = 16;
 
-/// The aggregate over an input that computes the arguments which are linearized in several directions, so that one projection has all
-/// of their derivatives. Those of a function with a FILTER stay, since they may fail on the rows that it leaves out.
+/// Returns the aggregate over an input that computes the arguments which are linearized in several directions, so that one projection
+/// has all of their derivatives. Those of a function with a FILTER stay, since they may fail on the rows that it leaves out.
 ///
 /// ```text
 /// Aggregate: aggr=[[avg(exp(w * x) + b) AS m]]            Aggregate: aggr=[[avg(∂argument) AS m]]

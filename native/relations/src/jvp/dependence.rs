@@ -17,7 +17,7 @@ use crate::vocabulary::names::Names;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
-/// Whether expressions over a plan vary with one of its columns.
+/// Returns whether expressions over a plan vary with one of its columns.
 pub fn varies(
     (direction, names): (&Direction, &Names),
     plan: &LogicalPlan,
@@ -34,7 +34,7 @@ pub fn varies(
     Ok(false)
 }
 
-/// Whether an expression over a schema varies with one of these columns. One that may not is refused.
+/// Returns whether an expression over a schema varies with one of these columns. One that may not is refused.
 fn varies_with(direction: &Direction, expr: &Expr, schema: &DFSchema, varying: &BTreeSet<usize>) -> Result<bool> {
     let mut tangents = Tangents::default();
     for index in varying {
@@ -64,7 +64,7 @@ struct Iterated {
 }
 
 impl Dependence<'_> {
-    /// Those of the wanted columns that vary with the variable. What the carrier refuses counts as varying.
+    /// Returns those of the wanted columns that vary with the variable. What the carrier refuses counts as varying.
     #[recursive::recursive]
     fn varying(&mut self, plan: &LogicalPlan, variable: usize, wanted: &BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         let mut varying: BTreeSet<usize> = wanted.iter().copied().filter(|index| *index == variable).collect();
@@ -96,7 +96,8 @@ impl Dependence<'_> {
         Ok(varying)
     }
 
-    /// Those of the wanted columns of a node that vary by way of one of its inputs, which has the variable in this column if it has it.
+    /// Returns those of the wanted columns of a node that vary by way of one of its inputs, which has the variable in this column if it
+    /// has it.
     fn by_way_of(
         &mut self,
         (plan, number): (&LogicalPlan, usize),
@@ -128,7 +129,7 @@ impl Dependence<'_> {
         Ok(varying)
     }
 
-    /// Those of the wanted columns of a scan that vary.
+    /// Returns those of the wanted columns of a scan that vary.
     fn scanned(&mut self, scan: &TableScan, variable: usize, wanted: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         if let Some(relation) = SharedRelation::scanned(scan) {
             for iterated in &self.iterated {
@@ -146,7 +147,7 @@ impl Dependence<'_> {
         Ok(wanted.into_iter().filter(|index| iterated.varying.contains(&source_column(scan, *index))).collect())
     }
 
-    /// Those of the wanted columns of a recursive query that vary, in any iteration.
+    /// Returns those of the wanted columns of a recursive query that vary, in any iteration.
     fn iterated(
         &mut self,
         query: &RecursiveQuery,
@@ -170,7 +171,7 @@ impl Dependence<'_> {
     }
 }
 
-/// What computes the columns of a node over an input of it, those of lists and structs and window functions included.
+/// Returns what computes the columns of a node over an input of it, those of lists and structs and window functions included.
 fn computed(plan: &LogicalPlan, input: usize) -> Result<Vec<Option<Expr>>> {
     let mut computed = over_input(plan, input)?;
     match plan {
@@ -216,7 +217,7 @@ mod tests {
         t.project([col("w"), col("x"), (col("w") * col("x")).alias("q")])
     }
 
-    /// Which of the columns vary with the first one.
+    /// Returns which of the columns vary with the first one.
     fn varying(plan: &LogicalPlan) -> Result<Vec<String>> {
         let mut found = vec![];
         for column in plan.schema().columns() {

@@ -70,7 +70,7 @@ impl Direction {
         Ok(())
     }
 
-    /// The columns of an input that the values of expressions may vary with, whose tangents they need.
+    /// Returns the columns of an input that the values of expressions may vary with, whose tangents they need.
     pub fn needs<'e>(
         &self,
         input: &DFSchema,
@@ -85,23 +85,24 @@ impl Direction {
         Ok(needs)
     }
 
-    /// The tangent of an expression over columns with these tangents.
+    /// Returns the tangent of an expression over columns with these tangents.
     pub fn linearize(&self, expr: &Expr, schema: &DFSchema, tangents: &Tangents) -> Result<Linearized> {
         linearize(expr, schema, tangents, &self.jvp)
     }
 
-    /// A tangent as an expression of the type that tangents of such a column have, NULL where the column is.
+    /// Returns a tangent as an expression of the type that tangents of such a column have, NULL where the column is.
     pub fn column(&self, tangent: &Linearized, primal: &Expr, schema: &DFSchema, carried: &DFSchema) -> Result<Expr> {
         let data_type = self.tangent_type(&primal.get_type(schema)?);
         inline_shared_relations(tangent, primal, schema, &data_type)?.cast_to(&data_type, carried)
     }
 
-    /// The column that computes a tangent, added unless there is one already.
+    /// Returns the column that computes a tangent, added unless there is one already.
     pub fn add_computed(&self, expr: Expr, name: &str, computed: &mut Vec<Expr>, names: &mut Names) -> Column {
         names.column(expr, computed, |names| names.tangent(name, &self.variable))
     }
 
-    /// The tangent that an expression of this type computes, with where it is inactive; each as a column, added unless there is one.
+    /// Returns the tangent that an expression of this type computes, with where it is inactive; each as a column, added unless there
+    /// is one.
     pub fn add_carried(
         &self,
         Guarded { tangent, inactive }: Guarded,
@@ -119,7 +120,7 @@ impl Direction {
         Ok(Tangent::Column(Carried { column, inactive: told }))
     }
 
-    /// The type of the tangent of a column of this type.
+    /// Returns the type of the tangent of a column of this type.
     pub fn tangent_type(&self, primal: &DataType) -> DataType {
         result_type(value_type(primal), [&self.variable_type])
     }

@@ -11,7 +11,7 @@ use super::propagate::{Carried, NodeRequest, Propagation};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::columns;
 
-/// The rows that are kept keep their tangents.
+/// Carries tangents up a DISTINCT: the rows that are kept keep their tangents.
 pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[NodeRequest]) -> Result<Carried> {
     match distinct {
         Distinct::All(input) => all(carrier, input, requests),

@@ -24,7 +24,7 @@ pub struct Expressions {
 }
 
 impl Expressions {
-    /// Those of a node over columns of this schema, with the tangents that are asked for to be found.
+    /// Creates those of a node over columns of this schema, with the tangents that are asked for to be found.
     pub fn new(exprs: Vec<Expr>, input: &DFSchemaRef, requests: &[NodeRequest]) -> Result<Self> {
         let mut functions = BTreeMap::new();
         for index in requests.iter().flat_map(|request| &request.asked.wanted) {
@@ -35,7 +35,7 @@ impl Expressions {
         Ok(Self { exprs, added: vec![], input: Arc::clone(input), functions })
     }
 
-    /// What they ask of the input.
+    /// Returns what they ask of the input.
     pub fn asked(&self, directions: &[Direction], requests: &[NodeRequest]) -> Result<Vec<TangentRequest>> {
         let asked = directions.iter().zip(requests).map(|(direction, request)| {
             let mut needs = std::collections::BTreeSet::new();
@@ -109,7 +109,7 @@ impl Expressions {
         Ok(())
     }
 
-    /// The column that computes what is added, of this type, unless there is one already.
+    /// Returns the column that computes what is added, of this type, unless there is one already.
     fn computed(
         &mut self,
         expr: Expr,

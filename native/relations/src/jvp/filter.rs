@@ -6,7 +6,8 @@ use datafusion_expr::LogicalPlan;
 
 use super::propagate::{Carried, NodeRequest, Propagation};
 
-/// A row that is kept keeps its tangents. Which rows are kept is taken as constant.
+/// Carries tangents up a filter, an order or a limit: a row that is kept keeps its tangents. Which rows are kept is
+/// taken as constant.
 pub fn same_columns(carrier: &mut Propagation, plan: &LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
     let asked = requests.iter().map(NodeRequest::passed_on).collect();
     let carried = carrier.carry(plan.inputs()[0].clone(), asked)?;

@@ -39,7 +39,7 @@ impl<'n> VolatileColumns<'n> {
         Self { names, drawn: vec![], ordering: vec![] }
     }
 
-    /// An aggregate or window function of the node, under the name that it has.
+    /// Returns an aggregate or window function of the node, under the name that it has.
     pub fn function(&mut self, function: Expr) -> Result<Expr> {
         if !is_volatile(&function) {
             return Ok(function);
@@ -65,12 +65,12 @@ impl<'n> VolatileColumns<'n> {
         Ok(once.alias(name))
     }
 
-    /// What orders the rows of the node.
+    /// Returns what orders the rows of the node.
     pub fn order(&mut self, order: Vec<Sort>) -> Vec<Sort> {
         order.into_iter().map(|sort| Sort { expr: self.ordering(sort.expr), ..sort }).collect()
     }
 
-    /// What orders or partitions the rows. DataFusion sorts once for all functions whose orders are equal expressions.
+    /// Returns what orders or partitions the rows. DataFusion sorts once for all functions whose orders are equal expressions.
     pub fn ordering(&mut self, expr: Expr) -> Expr {
         if !is_volatile(&expr) {
             return expr;
@@ -110,7 +110,7 @@ impl<'n> VolatileColumns<'n> {
         Expr::Column(datafusion_common::Column::new_unqualified(name))
     }
 
-    /// The input of the node with what has been drawn behind its columns.
+    /// Returns the input of the node with what has been drawn behind its columns.
     pub fn below(self, input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
         if self.drawn.is_empty() {
             return Ok(input);

@@ -14,8 +14,9 @@ use crate::shared_relation::Iterations;
 use crate::tangents::tangent::{Linearized, Tangents};
 use crate::vocabulary::names::columns;
 
-/// What gradients by row read is differentiated by one cell. The rows that an iteration is given get tangents as further columns, and so do
-/// the cotangents that are carried back, whose sums have the sums of the tangents:
+/// Carries tangents up what gradients by row read of iterations, which is differentiated by one cell. The rows that an
+/// iteration is given get tangents as further columns, and so do the cotangents that are carried back, whose sums have
+/// the sums of the tangents:
 ///
 /// ```text
 /// Iterations: r                              Iterations: r
@@ -45,12 +46,12 @@ pub fn iterations(carrier: &mut Propagation, plan: LogicalPlan, requests: &[Node
     Ok(Carried { plan, tangents: all })
 }
 
-/// What is asked of an input if these columns may vary with the cell, wherever it is read.
+/// Returns what is asked of an input if these columns may vary with the cell, wherever it is read.
 fn everywhere(columns: impl IntoIterator<Item = usize>) -> TangentRequest {
     TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted: columns.into_iter().collect() }
 }
 
-/// The iterations with tangents of the columns that vary in one of them.
+/// Returns the iterations with tangents of the columns that vary in one of them.
 fn tape(
     carrier: &mut Propagation,
     (direction, cell): (usize, Cell),
@@ -89,7 +90,7 @@ fn tape(
     }
 }
 
-/// A column for the tangents of a column.
+/// Returns a column for the tangents of a column.
 fn tangent_field(carrier: &mut Propagation, direction: usize, field: &Field) -> Field {
     let along = &carrier.directions[direction];
     let name = carrier.names.tangent(field.name(), &along.variable);
@@ -115,7 +116,7 @@ fn numbered(
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried))?))
 }
 
-/// The tangent of a column, NULL where that is.
+/// Returns the tangent of a column, NULL where that is.
 fn tangent(
     along: &Direction,
     before: &LogicalPlan,
@@ -128,7 +129,7 @@ fn tangent(
     along.column(&known, &primal, before.schema(), carried.schema())
 }
 
-/// What goes back through the iterations, with the tangents of all cotangents.
+/// Returns what goes back through the iterations, with the tangents of all cotangents.
 ///
 /// Contributions are of as many cotangents as the widest has, and those that are given have the same places, so that sums are
 /// carried on as they are.

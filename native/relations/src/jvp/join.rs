@@ -58,8 +58,8 @@ pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> 
     Ok(Carried { plan, tangents })
 }
 
-/// The error for a correlated subquery that varies with the rows of a variable beside it: it is no other reference to them, as the right
-/// side of a join is that the user wrote.
+/// Returns the error for a correlated subquery that varies with the rows of a variable beside it: it is no other reference to them, as
+/// the right side of a join is that the user wrote.
 fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked: &[TangentRequest]) -> Result<()> {
     for (number, asked) in asked.iter().enumerate() {
         if !asked.wanted.is_empty() && varies(carrier, number, subquery, asked)? {
@@ -73,7 +73,8 @@ fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked
     Ok(())
 }
 
-/// Whether columns of a subquery vary with the cells of a variable, wherever it reads them. What cannot be followed counts as varying.
+/// Returns whether columns of a subquery vary with the cells of a variable, wherever it reads them. What cannot be followed counts as
+/// varying.
 fn varies(carrier: &mut Propagation, number: usize, subquery: &SubqueryAlias, asked: &TangentRequest) -> Result<bool> {
     let direction = carrier.directions[number].clone();
     for cell in &direction.origins {

@@ -38,7 +38,7 @@ pub use row_local::is_plain;
 pub use shared_tangents::{Cell, SharedTangents, SweptQuery};
 pub use window::cells::is_one_cell;
 
-/// The plan with the tangents that are asked for in each direction.
+/// Returns the plan with the tangents that are asked for in each direction.
 pub fn carried(
     plan: LogicalPlan,
     asked: Vec<TangentRequest>,
@@ -49,7 +49,7 @@ pub fn carried(
     Propagation::new(names, shared, directions, rule).carry(plan, asked)
 }
 
-/// What each kind of node does in forward mode.
+/// Returns what each kind of node does in forward mode.
 fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
     match plan {
         LogicalPlan::Projection(projection) => projection::projection(carrier, projection, requests),

@@ -48,7 +48,7 @@ impl TangentRequest {
         Self { variable: Variable::Outer, reading: Perturb::AllRows, wanted: BTreeSet::new() }
     }
 
-    /// The same below rows that are made one where they have the same value of the variable.
+    /// Returns the same below rows that are made one where they have the same value of the variable.
     pub fn by_value(self) -> Self {
         match self.reading {
             Perturb::OwnRow { .. } => Self { reading: Perturb::OwnRow { by_value: true }, ..self },
@@ -67,17 +67,17 @@ pub struct NodeRequest {
 }
 
 impl NodeRequest {
-    /// What the node asks of an input, if it needs the tangents of these columns there.
+    /// Returns what the node asks of an input, if it needs the tangents of these columns there.
     pub fn of_input(&self, input: usize, wanted: BTreeSet<usize>) -> TangentRequest {
         TangentRequest { variable: self.inputs[input], reading: self.asked.reading, wanted }
     }
 
-    /// What a node with one input asks of it, if it passes on the columns of that.
+    /// Returns what a node with one input asks of it, if it passes on the columns of that.
     pub fn passed_on(&self) -> TangentRequest {
         self.of_input(0, self.asked.wanted.clone())
     }
 
-    /// Whether tangents are wanted.
+    /// Returns whether tangents are wanted.
     pub fn is_active(&self) -> bool {
         !self.asked.wanted.is_empty()
     }
@@ -93,7 +93,7 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// A node of which no column varies in any of so many directions.
+    /// Returns a node of which no column varies in any of so many directions.
     pub fn constant(plan: LogicalPlan, directions: usize) -> Self {
         Self { plan, tangents: vec![Tangents::default(); directions] }
     }
@@ -139,12 +139,12 @@ pub struct Recursion {
 }
 
 impl Further {
-    /// How many columns these are.
+    /// Returns how many columns these are.
     pub fn width(&self) -> usize {
         1 + usize::from(self.inactive.is_some())
     }
 
-    /// The tangent that a relation has in these columns.
+    /// Returns the tangent that a relation has in these columns.
     pub fn carried(&self, relation: Option<TableReference>, data_type: DataType) -> Tangent {
         let column = |name: &String| Column::new(relation.clone(), name);
         let inactive = self.inactive.as_ref().map(|name| Inactive { column: column(name), data_type });
@@ -165,12 +165,12 @@ enum Onward {
 }
 
 impl<'a> Propagation<'a> {
-    /// A carrier in these directions, by the rule that says what each node does.
+    /// Creates a carrier in these directions, by the rule that says what each node does.
     pub fn new(names: &'a mut Names, shared: &'a mut SharedTangents, directions: Vec<Direction>, rule: Rule) -> Self {
         Self { names, shared, directions, recursions: vec![], rule }
     }
 
-    /// The plan with the tangents that are asked for in each direction.
+    /// Returns the plan with the tangents that are asked for in each direction.
     #[recursive::recursive]
     pub fn carry(&mut self, plan: LogicalPlan, mut asked: Vec<TangentRequest>) -> Result<Carried> {
         let mut own = vec![];
@@ -194,7 +194,7 @@ impl<'a> Propagation<'a> {
         Ok(carried)
     }
 
-    /// The plan with tangents in one direction after the other.
+    /// Returns the plan with tangents in one direction after the other.
     pub fn carry_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
         let schema = Arc::clone(plan.schema());
         let mut all = vec![];
@@ -221,7 +221,7 @@ impl<'a> Propagation<'a> {
         Ok(Carried { plan, tangents: all })
     }
 
-    /// The plan with the tangents that are asked for in one direction.
+    /// Returns the plan with the tangents that are asked for in one direction.
     pub fn carry_in(
         &mut self,
         direction: usize,
@@ -234,7 +234,7 @@ impl<'a> Propagation<'a> {
         Ok((carried.plan, carried.tangents.swap_remove(direction)))
     }
 
-    /// The plan with the tangents that are asked for in a direction that is none of the carrier's.
+    /// Returns the plan with the tangents that are asked for in a direction that is none of the carrier's.
     pub fn carry_along(
         &mut self,
         direction: Direction,
@@ -247,7 +247,7 @@ impl<'a> Propagation<'a> {
         carried
     }
 
-    /// What a plan would be with the tangents that are asked for in a direction that is none of the carrier's.
+    /// Returns what a plan would be with the tangents that are asked for in a direction that is none of the carrier's.
     pub fn tried(
         &mut self,
         direction: Direction,
@@ -259,13 +259,13 @@ impl<'a> Propagation<'a> {
         carrier.carry_in(0, plan, asked)
     }
 
-    /// The name of the variable in the first direction that wants tangents, for messages.
+    /// Returns the name of the variable in the first direction that wants tangents, for messages.
     pub fn variable_of(&self, requests: &[NodeRequest]) -> &str {
         let mut wanting = self.directions.iter().zip(requests).filter(|(_, request)| request.is_active());
         wanting.next().map_or("", |(direction, _)| &direction.variable)
     }
 
-    /// Whether a plan only passes on columns of tables, so that none of them varies with another.
+    /// Returns whether a plan only passes on columns of tables, so that none of them varies with another.
     fn is_constant(&self, plan: &LogicalPlan, asked: &[TangentRequest]) -> bool {
         let mut active = self.directions.iter().zip(asked).filter(|(_, asked)| !asked.wanted.is_empty());
         let by_columns =
@@ -313,7 +313,7 @@ impl<'a> Propagation<'a> {
     }
 }
 
-/// How a direction goes on at a node of which it wants tangents.
+/// Returns how a direction goes on at a node of which it wants tangents.
 fn onward(
     plan: &LogicalPlan,
     asked: &TangentRequest,
@@ -357,7 +357,7 @@ fn onward(
     Ok(Onward::Below(inputs.iter().enumerate().map(seen_by).collect()))
 }
 
-/// Whether the other columns of a node that computes the variable are known not to be computed from it.
+/// Returns whether the other columns of a node that computes the variable are known not to be computed from it.
 pub fn is_constant_beside(plan: &LogicalPlan) -> bool {
     match plan {
         // The recursive query knows which columns of its work table vary.
@@ -395,7 +395,7 @@ fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result
     )
 }
 
-/// Whether each row of a node is of one row of its input.
+/// Returns whether each row of a node is of one row of its input.
 fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(_)
@@ -420,13 +420,13 @@ fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether a gradient by row has added all of a plan, beside which the variable is not.
+/// Returns whether a gradient by row has added all of a plan, beside which the variable is not.
 pub fn is_by_row(plan: &LogicalPlan, names: &Names) -> bool {
     let fields = plan.schema().fields();
     !fields.is_empty() && fields.iter().all(|field| names.has_given(field.name()))
 }
 
-/// Whether a node is rows of a variable with a gradient by them beside.
+/// Returns whether a node is rows of a variable with a gradient by them beside.
 fn has_by_row_beside(node: &LogicalPlan, names: &Names) -> bool {
     match node {
         LogicalPlan::Join(join) => {
@@ -436,7 +436,7 @@ fn has_by_row_beside(node: &LogicalPlan, names: &Names) -> bool {
     }
 }
 
-/// Whether a plan passes on columns of tables only, so that none of them varies with another.
+/// Returns whether a plan passes on columns of tables only, so that none of them varies with another.
 #[recursive::recursive]
 fn computes_nothing(plan: &LogicalPlan) -> bool {
     match plan {

@@ -17,8 +17,8 @@ use crate::vocabulary::origin::in_work_table;
 /// A column, in a direction.
 type InDirection = (usize, usize);
 
-/// A variable that every iteration passes on unchanged is followed through all of them: the columns that vary with it
-/// carry their tangents in columns of the recursive query.
+/// Carries tangents up a recursive query. A variable that every iteration passes on unchanged is followed through all
+/// of them: the columns that vary with it carry their tangents in columns of the recursive query.
 ///
 /// ```text
 /// RecursiveQuery: is_distinct=false
@@ -87,7 +87,7 @@ pub fn recursive_query(carrier: &mut Propagation, query: RecursiveQuery, request
     }
 }
 
-/// The directions that are to be followed through the iterations.
+/// Returns the directions that are to be followed through the iterations.
 fn passed_on(query: &RecursiveQuery, directions: &[Direction], requests: &[NodeRequest]) -> Result<Vec<usize>> {
     let mut passed_on = vec![];
     for (number, (direction, request)) in directions.iter().zip(requests).enumerate() {
@@ -110,8 +110,8 @@ fn passed_on(query: &RecursiveQuery, directions: &[Direction], requests: &[NodeR
     Ok(passed_on)
 }
 
-/// The terms with tangents of the wanted columns, where the work table has those of the varying ones, and what the recursive term has
-/// asked of it.
+/// Returns the terms with tangents of the wanted columns, where the work table has those of the varying ones, and what the recursive
+/// term has asked of it.
 fn terms(
     carrier: &mut Propagation,
     query: &RecursiveQuery,
@@ -142,7 +142,7 @@ fn terms(
     }
 }
 
-/// The query of these terms.
+/// Returns the query of these terms.
 fn with_tangents(
     query: RecursiveQuery,
     [start, step]: [Carried; 2],
@@ -197,7 +197,7 @@ pub fn check_passed_on(query: &RecursiveQuery, index: usize, variable: &str) -> 
     }
 }
 
-/// The error for a recursive query whose iterations take gradients by row of their own rows.
+/// Returns the error for a recursive query whose iterations take gradients by row of their own rows.
 pub fn refused_for_gradients_in<T>(name: &str, variable: &str) -> Result<T> {
     plan_err!(
         "the iterations of the recursive query {name} take a gradient by its own rows, and derivatives by {variable} cannot pass \

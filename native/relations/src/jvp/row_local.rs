@@ -6,7 +6,7 @@ use datafusion_expr::LogicalPlan;
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::nodes::{has_subquery, non_query_nodes};
 
-/// Whether a plan mixes rows by aggregates alone, so that all rows of a variable may move together, and reads no shared relations.
+/// Returns whether a plan mixes rows by aggregates alone, so that all rows of a variable may move together, and reads no shared relations.
 #[recursive::recursive]
 pub fn is_plain(plan: &LogicalPlan) -> Result<bool> {
     match plan {

@@ -69,14 +69,14 @@ struct WithTangents {
 }
 
 impl Cell {
-    /// The cells of column number `index` of a plan: several for one of a UNION.
+    /// Returns the cells of column number `index` of a plan: several for one of a UNION.
     pub fn all_of(plan: &LogicalPlan, index: usize) -> Result<Vec<Self>> {
         let sources = sources_of(plan, index)?.into_iter();
         Ok(sources.map(|Source { origin, position, .. }| Self { origin, position }).collect())
     }
 
-    /// The cell of column number `index` of a plan, looked for in shared relations too, if one of these reads it beside the column
-    /// itself.
+    /// Returns the cell of column number `index` of a plan, looked for in shared relations too, if one of these reads it beside
+    /// the column itself.
     ///
     /// # Errors
     /// If what a gradient by row has computed reads the column, which cannot be moved there: a UNION puts it together, or the gradient has
@@ -108,8 +108,8 @@ impl Cell {
         Ok(None)
     }
 
-    /// The cells in which column number `index` of a plan originates, behind the shared relations that are scanned there, each with the
-    /// relations that are the numbered rows of its origin. `scanned` is the relation whose plan it is.
+    /// Returns the cells in which column number `index` of a plan originates, behind the shared relations that are scanned there, each
+    /// with the relations that are the numbered rows of its origin. `scanned` is the relation whose plan it is.
     fn behind(
         plan: &LogicalPlan,
         index: usize,
@@ -132,7 +132,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Whether a shared relation in a plan reads it, other than those that are the numbered rows of its origin.
+    /// Returns whether a shared relation in a plan reads it, other than those that are the numbered rows of its origin.
     fn is_shared_in(&self, plan: &LogicalPlan, numbered: &[Arc<SharedRelation>]) -> Result<bool> {
         any_node(plan, |node| match SharedRelation::scanned_by(node) {
             Some(relation) if !relation.is_common() && !numbered.iter().any(|own| Arc::ptr_eq(own, &relation)) => {
@@ -142,13 +142,13 @@ impl Cell {
         })
     }
 
-    /// Whether a plan, a subquery or a shared relation in it reads it.
+    /// Returns whether a plan, a subquery or a shared relation in it reads it.
     pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
         SharedRelation::any_node_in(plan, &|node| is_same(node, &self.origin))
     }
 
-    /// A plan with a column of it, a tangent by the cell, as one that is an error when the query runs if there is more than one cell:
-    /// what a gradient by row reads would not know which of them moves.
+    /// Returns a plan with a column of it, a tangent by the cell, as one that is an error when the query runs if there is more than
+    /// one cell: what a gradient by row reads would not know which of them moves.
     pub fn checked(
         &self,
         plan: LogicalPlan,
@@ -188,7 +188,7 @@ fn advice(variable: &str) -> String {
 }
 
 impl SweptQuery {
-    /// Whether the gradient has gone through what computes a cell, which is in it no longer, and a plan has the gradient.
+    /// Returns whether the gradient has gone through what computes a cell, which is in it no longer, and a plan has the gradient.
     fn has_gone_through(&self, cell: &Cell, plan: &LogicalPlan) -> Result<bool> {
         let is_rows = |node: &LogicalPlan| {
             SharedRelation::scanned_by(node).is_some_and(|relation| Arc::ptr_eq(&relation, &self.rows))
@@ -231,14 +231,14 @@ impl SharedTangents {
         self.given.push(GivenTangents { by, given, places });
     }
 
-    /// The rows that are given under an id with tangents by a cell, and where these are, if they vary with it.
+    /// Returns the rows that are given under an id with tangents by a cell, and where these are, if they vary with it.
     pub fn given(&self, id: Id, cell: &Cell) -> Option<(&Given, &BTreeMap<usize, usize>)> {
         // Those that have got tangents last have them by all columns, the tangents before included.
         let known = self.given.iter().rev().find(|known| known.given.id() == id && known.by.is(cell))?;
         Some((&known.given, &known.places))
     }
 
-    /// Whether a plan, a subquery or a shared relation in it reads a cell, or rows that are given and vary with it.
+    /// Returns whether a plan, a subquery or a shared relation in it reads a cell, or rows that are given and vary with it.
     pub fn moves(&self, plan: &LogicalPlan, cell: &Cell) -> Result<bool> {
         let is_given = |node: &LogicalPlan| match node {
             LogicalPlan::TableScan(scan) if !self.given.is_empty() => {
@@ -249,7 +249,7 @@ impl SharedTangents {
         SharedRelation::any_node_in(plan, &|node| is_given(node) || is_same(node, &cell.origin))
     }
 
-    /// The relation with all tangents that it has got.
+    /// Returns the relation with all tangents that it has got.
     pub fn latest(&self, relation: &Arc<SharedRelation>) -> Arc<SharedRelation> {
         let mut latest = Arc::clone(relation);
         while let Some(known) = self.of(&latest) {
@@ -258,8 +258,8 @@ impl SharedTangents {
         latest
     }
 
-    /// The tangents by a cell of these columns of a relation, if it has got some, and the relation that has them: itself, or what has come
-    /// of it.
+    /// Returns the tangents by a cell of these columns of a relation, if it has got some, and the relation that has them: itself, or what
+    /// has come of it.
     pub fn by(
         &self,
         relation: &Arc<SharedRelation>,
@@ -277,7 +277,7 @@ impl SharedTangents {
         Some((&known.relation, &known.tangents))
     }
 
-    /// How a relation has got the tangents of these columns by a cell, which it had before.
+    /// Returns how a relation has got the tangents of these columns by a cell, which it had before.
     fn before(&self, relation: &Arc<SharedRelation>, cell: &Cell, columns: &BTreeSet<usize>) -> Option<&WithTangents> {
         let mut relation = relation;
         loop {
@@ -290,7 +290,7 @@ impl SharedTangents {
         }
     }
 
-    /// The plan with scans of the relations that have got tangents, so that each is still computed once.
+    /// Returns the plan with scans of the relations that have got tangents, so that each is still computed once.
     pub fn scanned_in(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if self.relations.is_empty() { Ok(Transformed::no(plan)) } else { self.scanned(plan, &mut Replaced::default()) }
     }
@@ -313,8 +313,8 @@ impl SharedTangents {
     }
 }
 
-/// The scan of a relation with more columns, of the same columns and those added. `name` names those that the relation had not.
-/// Gives the names of all columns too.
+/// Returns the scan of a relation with more columns, of the same columns and those added. `name` names those that the relation
+/// had not. Gives the names of all columns too.
 pub fn rescan(
     scan: TableScan,
     [before, after]: [&Arc<SharedRelation>; 2],

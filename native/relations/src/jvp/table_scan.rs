@@ -17,7 +17,8 @@ use crate::version::table_scan as table_scan_of;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::work_table::source_column;
 
-/// A table is where variables originate, so its columns do not vary, except for those of a work table and of a shared relation.
+/// Carries tangents up a scan: a table is where variables originate, so its columns do not vary, except for those of a
+/// work table and of a shared relation.
 pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[NodeRequest]) -> Result<Carried> {
     if let Some(relation) = SharedRelation::scanned(&scan) {
         for recursion in &carrier.recursions {
@@ -37,7 +38,7 @@ pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[NodeRe
     }
 }
 
-/// The columns of a work table that vary have tangents there.
+/// Returns the columns of a work table that vary have tangents there.
 fn work_table(
     recursion: &mut Recursion,
     directions: &[Direction],
@@ -67,7 +68,7 @@ fn work_table(
     Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
 }
 
-/// The rows that an iteration is given have tangents by a cell if they vary with it.
+/// Adds tangents to given rows: those of an iteration have tangents by a cell if they vary with it.
 fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[NodeRequest]) -> Result<Carried> {
     let mut all = vec![];
     for (direction, NodeRequest { asked, .. }) in requests.iter().enumerate() {
@@ -90,8 +91,8 @@ fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[Nod
     Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
 }
 
-/// What a gradient by row reads is computed once, by relations that the plan only scans. Where it varies with a variable of one
-/// cell, they get tangents as further columns:
+/// Carries tangents up a shared relation: what a gradient by row reads is computed once, by relations that the plan
+/// only scans. Where it varies with a variable of one cell, they get tangents as further columns:
 ///
 /// ```text
 /// TableScan: ∂groups projection=[∂sum]     ->     TableScan: ∂groups projection=[∂sum, ∂sum/∂e]
@@ -126,7 +127,7 @@ fn shared(
     Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
 }
 
-/// A scan of a shared relation with the tangents of the wanted columns.
+/// Returns a scan of a shared relation with the tangents of the wanted columns.
 fn with_tangents(
     scan: TableScan,
     relation: &Arc<SharedRelation>,

@@ -19,7 +19,7 @@ struct Added {
     inactive: Option<String>,
 }
 
-/// A column of a union has a tangent column if it varies in one of the inputs.
+/// Carries tangents up a union: a column has a tangent column if it varies in one of the inputs.
 ///
 /// ```text
 /// Union
@@ -79,7 +79,7 @@ pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest])
     Ok(Carried { plan: widened_union(union, widened.collect::<Result<_>>()?)?, tangents: all })
 }
 
-/// An input with the columns that it had in their order under the names of the union, and after them the tangents.
+/// Returns an input with the columns that it had in their order under the names of the union, and after them the tangents.
 ///
 /// DataFusion 54 reads the inputs of a union in a union by the names of the first of them.
 fn with_tangents(

@@ -8,7 +8,8 @@ use super::propagate::{Carried, NodeRequest, Propagation};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::origin::is_unnested;
 
-/// Columns beside an unnested one keep their tangents. Elements of lists and structs have none.
+/// Carries tangents up an unnest: columns beside an unnested one keep their tangents. Elements of lists and structs
+/// have none.
 ///
 /// ```text
 /// Unnest: lists[v] structs[]

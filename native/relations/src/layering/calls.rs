@@ -47,13 +47,13 @@ impl<'o> Calls<'o> {
         Self { operators, input, known: HashMap::new(), fields: vec![], functions: vec![] }
     }
 
-    /// The columns of the input, and after them one for each call.
+    /// Returns the columns of the input, and after them one for each call.
     pub fn schema(&self) -> Result<DFSchema> {
         let calls = DFSchema::from_unqualified_fields(self.fields.iter().cloned().collect(), HashMap::new())?;
         self.input.join(&calls)
     }
 
-    /// An expression with columns in the places of its calls; none if it has to be evaluated where it stands.
+    /// Returns an expression with columns in the places of its calls; none if it has to be evaluated where it stands.
     pub fn taken_out(&mut self, expr: Expr, names: &mut Names) -> Result<Option<Expr>> {
         let mut stays = false;
         let taken = expr.transform_down(|part| {
@@ -73,7 +73,7 @@ impl<'o> Calls<'o> {
         Ok((!stays).then_some(taken.data))
     }
 
-    /// The column of a call; none if the call has another one in it.
+    /// Returns the column of a call; none if the call has another one in it.
     fn column(
         &mut self,
         call: &Expr,
@@ -128,7 +128,7 @@ impl<'o> Calls<'o> {
         Ok(Some(column))
     }
 
-    /// How many parts the calls have.
+    /// Returns how many parts the calls have.
     pub fn size(&self) -> Result<usize> {
         let mut size = 0;
         for function in &self.functions {
@@ -167,7 +167,7 @@ impl<'o> Calls<'o> {
     }
 }
 
-/// Whether an expression is another value elsewhere, or reads what its children do not show.
+/// Returns whether an expression is another value elsewhere, or reads what its children do not show.
 fn stays_in_place(expr: &Expr) -> bool {
     is_opaque(expr) || expr.is_volatile_node() || matches!(expr, Expr::OuterReferenceColumn(..))
 }

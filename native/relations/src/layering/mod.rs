@@ -48,7 +48,7 @@ pub struct Size {
     pub threshold: Threshold,
 }
 
-/// The plan with calls of operators that say all by themselves written as stacks of projections, where that pays.
+/// Returns the plan with calls of operators that say all by themselves written as stacks of projections, where that pays.
 pub fn stacked(plan: LogicalPlan, operators: &Operators, size: Size) -> Result<Transformed<LogicalPlan>> {
     let mut names = Names::of(&plan)?;
     rewrite_up(plan, &mut |node| stack(node, operators, size, &mut names))
@@ -117,8 +117,8 @@ fn stack(plan: LogicalPlan, operators: &Operators, size: Size, names: &mut Names
 /// The parts of a node's expressions, each with whether it is evaluated for all rows.
 type Parts = Vec<(Expr, bool)>;
 
-/// The parts of a node's expressions with columns for their calls, and the columns of the input that it reads besides; none if
-/// one has to be evaluated where it stands.
+/// Returns the parts of a node's expressions with columns for their calls, and the columns of the input that it reads besides;
+/// none if one has to be evaluated where it stands.
 fn taken_apart(plan: &LogicalPlan, calls: &mut Calls, names: &mut Names) -> Result<Option<(Parts, BTreeSet<usize>)>> {
     let mut parts = vec![];
     let mut stays = false;

@@ -4,9 +4,9 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
 
-/// An expression with its scalar parts replaced: the arguments, conditions, partitions and orders of aggregates and window
-/// functions, and else the whole of it. `replace` is told whether the part is evaluated for all rows. Columns, constants and
-/// grouping sets, whose columns are named by what is inside, stay.
+/// Returns an expression with its scalar parts replaced: the arguments, conditions, partitions and orders of aggregates and
+/// window functions, and else the whole of it. `replace` is told whether the part is evaluated for all rows. Columns,
+/// constants and grouping sets, whose columns are named by what is inside, stay.
 ///
 /// ```text
 /// avg(jvp(f, w, 1) * y) FILTER (WHERE y > 0) AS d            jvp(f, w, 1) * y; y > 0

@@ -39,8 +39,8 @@ pub struct AdjointExec {
 }
 
 impl AdjointExec {
-    /// The contributions, under the names of a schema. The cotangents of the rows of an iteration are given under an id, with
-    /// columns of their own.
+    /// Creates the contributions, under the names of a schema. The cotangents of the rows of an iteration are given under an
+    /// id, with columns of their own.
     pub fn new(
         name: impl Into<String>,
         incoming: (Id, SchemaRef),
@@ -57,7 +57,7 @@ impl AdjointExec {
         Self { name: name.into(), incoming, inputs, fixed_point: None, metrics, properties }
     }
 
-    /// The same at a fixed point, if there is one: through the last iteration alone, until the cotangents have converged.
+    /// Returns the same at a fixed point, if there is one: through the last iteration alone, until the cotangents have converged.
     pub fn at(self, fixed_point: Option<FixedPoint>) -> Self {
         Self { fixed_point, ..self }
     }
@@ -125,7 +125,7 @@ impl ExecutionPlan for AdjointExec {
     }
 }
 
-/// The sums of all contributions.
+/// Returns the sums of all contributions.
 async fn run(
     sweep: Sweep,
     fixed_point: Option<FixedPoint>,
@@ -145,7 +145,7 @@ async fn run(
     rows.map(|(total, to)| total.batch(&sweep.schema, Some(to), None)).collect()
 }
 
-/// The reader of the rows of all iterations, below what an optimizer has put above it.
+/// Returns the reader of the rows of all iterations, below what an optimizer has put above it.
 fn reader(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<SharedScanExec>> {
     let mut found = None;
     plan.apply(|node| {

@@ -22,7 +22,7 @@ use crate::version::without_expressions;
 pub struct Id(u64);
 
 impl Id {
-    /// One that nothing else in the process has.
+    /// Returns one that nothing else in the process has.
     pub fn next() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         Self(COUNT.fetch_add(1, Ordering::Relaxed))
@@ -31,7 +31,7 @@ impl Id {
 
 /// Makes a plan that can be executed of one that reads rows which are given.
 pub trait BindInputs: fmt::Debug + Send + Sync {
-    /// The plan with the rows that it reads, all of its nodes in the state in which nothing has been executed.
+    /// Returns the plan with the rows that it reads, all of its nodes in the state in which nothing has been executed.
     ///
     /// # Errors
     /// If the plan cannot be put together again.
@@ -50,7 +50,7 @@ pub struct BatchScanExec {
 }
 
 impl BatchScanExec {
-    /// A reader of the rows that are given under an id, which have the columns of a schema: of these columns, if not of all.
+    /// Creates a reader of the rows that are given under an id, which have the columns of a schema: of these columns, if not of all.
     pub fn new(name: impl Into<String>, id: Id, schema: &SchemaRef, projection: Option<Vec<usize>>) -> Result<Self> {
         let projection = projection.unwrap_or_else(|| (0..schema.fields().len()).collect());
         let properties = PlanProperties::new(
@@ -62,18 +62,18 @@ impl BatchScanExec {
         Ok(Self { name: name.into(), id, projection, rows: None, properties: Arc::new(properties) })
     }
 
-    /// What the rows are given under.
+    /// Returns what the rows are given under.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// The same reader with its rows.
+    /// Returns the same reader with its rows.
     pub fn with_rows(&self, rows: Arc<[RecordBatch]>) -> Self {
         Self { rows: Some(rows), ..self.clone() }
     }
 }
 
-/// Whether a plan gives the rows that it is given, and does nothing else.
+/// Returns whether a plan gives the rows that it is given, and does nothing else.
 pub fn is_given(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match plan.children().as_slice() {
         [input] if plan.is::<CooperativeExec>() => is_given(input),

@@ -32,19 +32,19 @@ impl<T> Checkpoints<T> {
         }
     }
 
-    /// How many may be kept.
+    /// Returns how many may be kept.
     pub fn most(&self) -> NonZeroUsize {
         self.most
     }
 
-    /// The states that are kept, with the numbers of their iterations.
+    /// Returns the states that are kept, with the numbers of their iterations.
     pub fn states(&self) -> &[(usize, T)] {
         &self.states
     }
 }
 
-/// The numbers of iterations between two, evenly spaced and no more than a number of them, that are kept while those between are computed
-/// again.
+/// Returns the numbers of iterations between two, evenly spaced and no more than a number of them, that are kept while those between are
+/// computed again.
 pub fn between(from: usize, to: usize, most: NonZeroUsize) -> impl Iterator<Item = usize> {
     let spacing = (to - from).div_ceil(most.get() + 1).max(1);
     (from..to).step_by(spacing).skip(1)

@@ -36,12 +36,12 @@ impl Ends {
         self.frame = frame;
     }
 
-    /// The bytes that their rows take.
+    /// Returns the bytes that their rows take.
     pub fn size(&self) -> usize {
         [&self.first, &self.before, &self.last].into_iter().flatten().map(|rows| rows.size).sum()
     }
 
-    /// The last step, if there has been one.
+    /// Returns the last step, if there has been one.
     pub fn last_step(&self) -> Option<LastStep<'_>> {
         let Self { first: Some(first), before: Some(before), last: Some(last), frame: Some(frame) } = self else {
             return None;

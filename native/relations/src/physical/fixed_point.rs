@@ -55,7 +55,7 @@ struct Point {
 }
 
 impl FixedPoint {
-    /// The sums of what is contributed to each thing, by its number.
+    /// Returns the sums of what is contributed to each thing, by its number.
     ///
     /// # Errors
     /// If the iterations have not come to a fixed point, or if its cotangents do not converge.
@@ -72,7 +72,7 @@ struct Back<'s> {
 }
 
 impl Back<'_> {
-    /// The sums of what is contributed to each thing, by its number.
+    /// Returns the sums of what is contributed to each thing, by its number.
     async fn sums(&self, tape: &Tape, mut outside: Outside) -> Result<Vec<Sums>> {
         let Self { fixed, sweep } = *self;
         let Some(ends) = tape.ends() else { return internal_err!("the last iteration of {} is not kept", sweep.name) };
@@ -114,7 +114,7 @@ impl Back<'_> {
         Ok(totals)
     }
 
-    /// The sum of a cotangent of the last rows and of what it becomes through the last step, again and again.
+    /// Returns the sum of a cotangent of the last rows and of what it becomes through the last step, again and again.
     async fn summed(
         &self,
         (point, step): (&Point, &LastStep<'_>),
@@ -138,7 +138,7 @@ impl Back<'_> {
         Ok(sum)
     }
 
-    /// Which rows of the last step are the same.
+    /// Returns which rows of the last step are the same.
     fn point(&self, step: &LastStep) -> Result<Point> {
         let [before, last] = [step.before, step.last].map(|rows| whole(rows, &self.fixed.columns));
         let (before, last) = (before?, last?);
@@ -197,8 +197,8 @@ impl Back<'_> {
         }
     }
 
-    /// Which columns every step passes on as they are: those that have the same values, and whose cotangents go back to themselves and to
-    /// nothing else, as the step shows with cotangents that have nothing to do with one another.
+    /// Returns which columns every step passes on as they are: those that have the same values, and whose cotangents go back to
+    /// themselves and to nothing else, as the step shows with cotangents that have nothing to do with one another.
     async fn passed_on(&self, point: &Point, step: &LastStep<'_>) -> Result<Vec<bool>> {
         let mut found = vec![false; self.fixed.varying.len()];
         for (number, column) in self.fixed.varying.iter().enumerate() {
@@ -217,7 +217,7 @@ impl Back<'_> {
         Ok(found)
     }
 
-    /// A cotangent of one column, where that is not NULL.
+    /// Returns a cotangent of one column, where that is not NULL.
     fn probe(&self, number: usize, point: &Point) -> Result<Sums> {
         // The fractional parts of multiples of the golden ratio, which are spread evenly.
         let value = |row: usize| 0.5 + (row as f64 * 0.618_033_988_749_894_9).fract();
@@ -259,7 +259,7 @@ impl Back<'_> {
         ))
     }
 
-    /// The error for a recursive query whose limit has no derivative that is known.
+    /// Returns the error for a recursive query whose limit has no derivative that is known.
     fn refused(&self, why: String) -> DataFusionError {
         Refused::UnsupportedRelation.mark(exec_datafusion_err!(
             "the derivative of the recursive query {} at its fixed point, which xql.fixed_point asks for: {why}. SET xql.fixed_point = 0 goes \

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use super::batch::batch_of;
 use crate::version::without_expressions;
 
-/// Whether expressions are the first columns of their input, in their order. Where an order is required of a node that is none of its own,
-/// DataFusion requires it of the columns that stand at the same places of the input.
+/// Returns whether expressions are the first columns of their input, in their order. Where an order is required of a node that is none of
+/// its own, DataFusion requires it of the columns that stand at the same places of the input.
 pub fn are_in_place<'e>(exprs: impl Iterator<Item = &'e Arc<dyn PhysicalExpr>>) -> bool {
     let mut placed = (0..).zip(exprs);
     placed.all(|(place, expr)| expr.downcast_ref::<Column>().is_some_and(|column| column.index() == place))
@@ -36,7 +36,7 @@ struct IteratedProjectionExec {
 }
 
 impl IteratedProjectionExec {
-    /// The same as a projection of DataFusion.
+    /// Creates the same as a projection of DataFusion.
     fn of(projection: &ProjectionExec, node: &Arc<dyn ExecutionPlan>) -> Self {
         let exprs = projection.expr().iter().map(|expr| Arc::clone(&expr.expr)).collect();
         Self { projection: Arc::clone(node), input: Arc::clone(projection.input()), exprs }

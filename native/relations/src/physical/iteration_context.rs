@@ -33,7 +33,7 @@ impl fmt::Debug for Frame {
 }
 
 impl Frame {
-    /// A frame that is given rows under an id, inside of another one.
+    /// Returns a frame that is given rows under an id, inside of another one.
     pub fn new(id: Id, rows: impl Into<Arc<[RecordBatch]>>, around: Option<Weak<Self>>) -> Arc<Self> {
         let given = HashMap::from_iter([(id, rows.into())]);
         Arc::new_cyclic(|this| Self { given, computed: Mutex::default(), around, this: this.clone() })
@@ -43,12 +43,12 @@ impl Frame {
         self.around.as_ref().and_then(Weak::upgrade)
     }
 
-    /// The rows that are given under an id, here or around.
+    /// Returns the rows that are given under an id, here or around.
     fn rows(&self, id: Id) -> Option<Arc<[RecordBatch]>> {
         self.given.get(&id).cloned().or_else(|| self.around()?.rows(id))
     }
 
-    /// A relation that depends on what is given here or around, as the innermost frame has it that it depends on.
+    /// Returns a relation that depends on what is given here or around, as the innermost frame has it that it depends on.
     fn relation(&self, shared: &Arc<Shared>) -> Option<Arc<Shared>> {
         if !shared.reads().iter().any(|id| self.given.contains_key(id)) {
             return self.around()?.relation(shared);
@@ -103,7 +103,7 @@ mod tests {
         Ok(Arc::new(BatchScanExec::new("rows", id, &schema(), None)?))
     }
 
-    /// A reader of a relation that a plan computes.
+    /// Returns a reader of a relation that a plan computes.
     fn shared(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let shared = Arc::new(Shared::new("r".to_owned(), schema(), false, plan));
         Ok(Arc::new(SharedScanExec::new(shared, &schema(), None, true)?))

@@ -42,12 +42,12 @@ pub struct State {
 }
 
 impl State {
-    /// How many they are.
+    /// Returns how many they are.
     pub fn count(&self) -> usize {
         self.numbers.len()
     }
 
-    /// A number that other rows, or the same in another order, do not have.
+    /// Returns a number that other rows, or the same in another order, do not have.
     pub fn fingerprint(&self) -> Result<u64> {
         let mut all = DefaultHasher::new();
         for batch in self.batches.iter().filter(|batch| batch.num_columns() > 0) {
@@ -61,7 +61,7 @@ impl State {
 }
 
 impl Steps {
-    /// The rows that a plan with numbers of rows gives.
+    /// Returns the rows that a plan with numbers of rows gives.
     pub async fn rows(&self, plan: Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<State> {
         let (mut rows, mut numbers) = (vec![], vec![]);
         for batch in collect_partitioned(plan, Arc::clone(context)).await?.into_iter().flatten() {
@@ -77,7 +77,7 @@ impl Steps {
         Ok(State { batches: rows.into(), numbers: as_uint64_array(&numbers)?.clone(), size })
     }
 
-    /// The rows after these, and what they are computed in.
+    /// Returns the rows after these, and what they are computed in.
     pub async fn after(&self, before: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
         let frame = Frame::new(self.work, Arc::clone(&before.batches), self.around.clone());
         let rows = self.rows(frame.bound(Arc::clone(&self.step))?, context).await?;

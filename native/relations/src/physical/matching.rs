@@ -10,7 +10,8 @@ use std::sync::Arc;
 use super::batch::batch_of;
 use super::iterations::State;
 
-/// The rows of an iteration as one batch, under the names of a schema. The rows of a later iteration may have NULL where the first have not.
+/// Returns the rows of an iteration as one batch, under the names of a schema. The rows of a later iteration may have NULL where the first
+/// have not.
 ///
 /// # Errors
 /// If they have other columns.
@@ -36,7 +37,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// The columns of rows of the same number.
+    /// Creates the columns of rows of the same number.
     ///
     /// # Errors
     /// If values of a type cannot be compared.
@@ -93,7 +94,7 @@ pub fn positions(
     Ok(if taken.contains(&false) { Err(Unmatched::Missing) } else { Ok(positions.into()) })
 }
 
-/// Whether a column has the same values to the last bit, where row `positions[n]` of `before` is row `n` of `last`.
+/// Returns whether a column has the same values to the last bit, where row `positions[n]` of `before` is row `n` of `last`.
 ///
 /// # Errors
 /// If there is no such row.
@@ -103,7 +104,7 @@ pub fn is_same(before: &RecordBatch, last: &RecordBatch, positions: &UInt64Array
     Ok(before.iter().eq(last.iter()))
 }
 
-/// The values of some columns of two relations, row by row.
+/// Returns the values of some columns of two relations, row by row.
 fn values(relations: [&RecordBatch; 2], columns: &[usize]) -> Result<[Rows; 2]> {
     compared(relations.map(|rows| match columns {
         // Rows without columns are all the same.

@@ -149,7 +149,7 @@ async fn collect(
     Ok((batches, reservation))
 }
 
-/// What the nodes of a plan have measured, from above.
+/// Returns what the nodes of a plan have measured, from above.
 fn measured(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<Option<MetricsSet>>> {
     let mut found = vec![];
     plan.apply(|node| {

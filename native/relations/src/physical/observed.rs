@@ -18,7 +18,7 @@ use crate::version::without_expressions;
 
 /// Whoever wants to know what a recursive query computes while it runs.
 pub trait Observer: Send + Sync {
-    /// The rows of a step of the recursive query called `query`, before the next step begins. Step 0 is the static term.
+    /// Returns the rows of a step of the recursive query called `query`, before the next step begins. Step 0 is the static term.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl fmt::Debug for Observed {
 }
 
 impl Observed {
-    /// An observer that is shown these of the columns of a query, under the names that they have in a schema.
+    /// Creates an observer that is shown these of the columns of a query, under the names that they have in a schema.
     ///
     /// # Errors
     /// If there are no such columns.
@@ -75,7 +75,7 @@ pub struct ObservedExec {
 }
 
 impl ObservedExec {
-    /// A reader of the work table of the recursive query called `query`, which shows an observer these columns.
+    /// Creates a reader of the work table of the recursive query called `query`, which shows an observer these columns.
     pub fn new(
         query: impl Into<String>,
         observer: Arc<dyn Observer>,

@@ -21,7 +21,7 @@ use super::projection_registry::Value;
 use super::shared_scan::SharedScanExec;
 use crate::version::{statistics, without_expressions};
 
-/// A plan whose projections of rows of relations compute what they call functions for once for all of them.
+/// Returns a plan whose projections of rows of relations compute what they call functions for once for all of them.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
@@ -53,7 +53,7 @@ struct Asking {
 }
 
 impl CachedProjectionExec {
-    /// What a node is, if it is a projection of the rows of a relation that calls a function.
+    /// Returns what a node is, if it is a projection of the rows of a relation that calls a function.
     fn of(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(None) };
         let Some(reader) = reader(projection.input()) else { return Ok(None) };
@@ -65,7 +65,7 @@ impl CachedProjectionExec {
     }
 }
 
-/// The reader of a relation that a node is.
+/// Returns the reader of a relation that a node is.
 fn reader(node: &Arc<dyn ExecutionPlan>) -> Option<&SharedScanExec> {
     let cooperative = node.downcast_ref::<CooperativeExec>();
     cooperative.map_or(node, |cooperative| cooperative.input()).downcast_ref()
@@ -81,7 +81,7 @@ impl Asking {
     }
 }
 
-/// Whether an expression calls a function, and is of the columns of a row alone, the same whoever computes it.
+/// Returns whether an expression calls a function, and is of the columns of a row alone, the same whoever computes it.
 fn is_called(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     let (mut calls, mut is_of_row) = (false, true);
     expr.apply(|part| {
@@ -93,7 +93,7 @@ fn is_called(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     Ok(calls && is_of_row)
 }
 
-/// An expression over the columns of a reader as one over those of the relation, which have no names here: readers have their own.
+/// Returns an expression over the columns of a reader as one over those of the relation, which have no names here: readers have their own.
 fn over_relation(expr: &Arc<dyn PhysicalExpr>, reader: &SharedScanExec) -> Result<Arc<dyn PhysicalExpr>> {
     let of_relation = Arc::clone(expr).transform(|part| {
         let Some(read) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
@@ -214,7 +214,7 @@ mod tests {
         Arc::new(Schema::new(vec![field("x"), field("y")]))
     }
 
-    /// A relation of two partitions, in the first of which are two batches.
+    /// Returns a relation of two partitions, in the first of which are two batches.
     fn relation() -> Result<Arc<Shared>> {
         let batch = |x: Vec<f64>| {
             let y = x.iter().map(|x| 10.0 * x).collect::<Float64Array>();
@@ -225,7 +225,7 @@ mod tests {
         Ok(Arc::new(Shared::new("r".to_owned(), schema(), false, rows)))
     }
 
-    /// A function that is its argument, and how often it is called.
+    /// Returns a function that is its argument, and how often it is called.
     fn counted(volatility: Volatility) -> (ScalarUDF, Arc<AtomicUsize>) {
         let calls = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&calls);
@@ -236,7 +236,7 @@ mod tests {
         (create_udf("counted", vec![DataType::Float64], DataType::Float64, volatility, Arc::new(call)), calls)
     }
 
-    /// What `share_projections` makes of a projection of columns of a relation.
+    /// Returns what `share_projections` makes of a projection of columns of a relation.
     fn reader(relation: &Arc<Shared>, columns: Vec<usize>, exprs: &[Expr]) -> Result<Arc<dyn ExecutionPlan>> {
         let reader = SharedScanExec::new(Arc::clone(relation), &schema(), Some(columns), false)?;
         let of_reader = DFSchema::try_from(reader.schema().as_ref().clone())?;
@@ -247,7 +247,7 @@ mod tests {
         share_projections(Arc::new(ProjectionExec::try_new(exprs.collect::<Result<Vec<_>>>()?, below)?))
     }
 
-    /// A column of the rows of a plan, in order.
+    /// Returns a column of the rows of a plan, in order.
     async fn column(plan: &Arc<dyn ExecutionPlan>, column: usize, task: &Arc<TaskContext>) -> Result<Vec<f64>> {
         let batches = collect(Arc::clone(plan), Arc::clone(task)).await?;
         let values = batches.iter().flat_map(|batch| batch.column(column).as_primitive::<Float64Type>().values());

@@ -27,7 +27,7 @@ pub struct Value {
 pub struct ProjectionRegistry(Mutex<HashMap<Arc<dyn PhysicalExpr>, Arc<Value>>>);
 
 impl ProjectionRegistry {
-    /// The value that an expression over the columns of the relation has, for one reader more.
+    /// Returns the value that an expression over the columns of the relation has, for one reader more.
     pub fn value(&self, expr: Arc<dyn PhysicalExpr>) -> Arc<Value> {
         let mut known = locked(&self.0);
         let number = known.len();
@@ -66,8 +66,8 @@ impl ProjectionCache {
         Self { places: Mutex::default(), reservation: rows.new_empty(), held, rows: rows.size() }
     }
 
-    /// A value of the rows of a batch, which is computed unless another reader has done so. Each reader asks for it once. It is kept until
-    /// the last one has, if there is memory.
+    /// Returns a value of the rows of a batch, which is computed unless another reader has done so. Each reader asks for it once. It is
+    /// kept until the last one has, if there is memory.
     ///
     /// # Errors
     /// Those of the computation.

@@ -58,7 +58,7 @@ pub struct Query {
 }
 
 impl RecursiveTapeExec {
-    /// The rows of an input, and then those that the other one gives for the rows before, until it gives none.
+    /// Creates the rows of an input, and then those that the other one gives for the rows before, until it gives none.
     pub fn new(query: Query, inputs: [Arc<dyn ExecutionPlan>; 2]) -> Self {
         let number = Arc::new(Field::new("∂row", DataType::UInt64, false));
         let fields = query.schema.fields().iter().cloned().chain([number]);
@@ -72,12 +72,12 @@ impl RecursiveTapeExec {
         Self { query, inputs, around: None, tape, metrics, properties }
     }
 
-    /// What it is of.
+    /// Returns what it is of.
     pub fn query(&self) -> &Query {
         &self.query
     }
 
-    /// The iterations of the last execution, the first rows first.
+    /// Returns the iterations of the last execution, the first rows first.
     pub fn tape(&self) -> Result<&Tape> {
         match self.tape.get() {
             Some(tape) => Ok(tape),
@@ -85,7 +85,7 @@ impl RecursiveTapeExec {
         }
     }
 
-    /// The same node, of which nothing has been executed.
+    /// Returns the same node, of which nothing has been executed.
     fn anew(&self, inputs: [Arc<dyn ExecutionPlan>; 2], around: Option<Weak<Frame>>) -> Self {
         let (properties, metrics) = (Arc::clone(&self.properties), self.metrics.clone());
         Self { query: self.query.clone(), inputs, around, tape: Arc::default(), metrics, properties }

@@ -43,7 +43,7 @@ impl ReaderFilters {
         }
     }
 
-    /// The rows of a batch that somebody reads.
+    /// Returns the rows of a batch that somebody reads.
     pub fn of(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let known = match &*self.conditions() {
             Conditions::All => return Ok(batch),

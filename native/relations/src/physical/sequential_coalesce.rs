@@ -31,7 +31,7 @@ pub struct SequentialCoalesceExec {
 }
 
 impl SequentialCoalesceExec {
-    /// The rows of an input in one partition.
+    /// Creates the rows of an input in one partition.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(input.schema()),

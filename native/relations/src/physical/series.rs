@@ -47,7 +47,7 @@ impl Series {
         Self { tolerance, patience: FEWEST.max(2 * iterations).next_power_of_two(), largest: vec![] }
     }
 
-    /// How many terms there have been.
+    /// Returns how many terms there have been.
     pub fn count(&self) -> usize {
         self.largest.len()
     }
@@ -92,7 +92,7 @@ mod tests {
     use datafusion_common::Result;
     use std::sync::Arc;
 
-    /// A cotangent of one row.
+    /// Returns a cotangent of one row.
     fn sums(value: f64) -> Result<Sums> {
         let fields = vec![Field::new("row", DataType::UInt64, false), Field::new("c", DataType::Float64, true)];
         let columns = vec![Arc::new(UInt64Array::from(vec![0])) as _, Arc::new(Float64Array::from(vec![value])) as _];
@@ -101,7 +101,7 @@ mod tests {
         Ok(sums)
     }
 
-    /// The sum of as many terms as are needed, and how many these are.
+    /// Returns the sum of as many terms as are needed, and how many these are.
     fn summed(
         tolerance: f64,
         iterations: usize,

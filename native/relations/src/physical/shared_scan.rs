@@ -79,8 +79,8 @@ struct Execution {
 type Computing = futures::future::Shared<BoxFuture<'static, Result<Arc<Computed>, Arc<DataFusionError>>>>;
 
 impl Shared {
-    /// The relation of this name with the columns of a schema, the last of which numbers the rows that the plan computes if it is
-    /// `numbered`.
+    /// Creates the relation of this name with the columns of a schema, the last of which numbers the rows that the plan computes
+    /// if it is `numbered`.
     pub fn new(name: String, schema: SchemaRef, numbered: bool, plan: Arc<dyn ExecutionPlan>) -> Self {
         let metrics = ExecutionPlanMetricsSet::new();
         Self {
@@ -96,28 +96,28 @@ impl Shared {
         }
     }
 
-    /// The same relation, of which more is kept than its rows, or less.
+    /// Returns the same relation, of which more is kept than its rows, or less.
     pub fn with_kept(mut self, kept: Kept) -> Self {
         self.layout.kept = kept;
         self
     }
 
-    /// What computes the rows.
+    /// Returns what computes the rows.
     pub fn plan(&self) -> Arc<dyn ExecutionPlan> {
         Arc::clone(&locked(&self.plan).node)
     }
 
-    /// The same relation in all frames.
+    /// Returns the same relation in all frames.
     pub fn id(&self) -> Id {
         self.scope.id
     }
 
-    /// What readers compute from the rows.
+    /// Returns what readers compute from the rows.
     pub fn projections(&self) -> &ProjectionRegistry {
         &self.scope.projections
     }
 
-    /// What the rows are given under that it is computed from.
+    /// Returns what the rows are given under that it is computed from.
     pub fn reads(&self) -> &[Id] {
         self.scope.reads.get_or_init(|| {
             let mut reads = vec![];
@@ -136,7 +136,7 @@ impl Shared {
         })
     }
 
-    /// The same relation computed from the rows that a frame is given. Whoever made the frame holds it.
+    /// Returns the same relation computed from the rows that a frame is given. Whoever made the frame holds it.
     pub fn bound_to(&self, frame: Weak<dyn BindInputs>) -> Self {
         let kept = Kept { no_measures: true, ..self.layout.kept };
         Self {
@@ -214,7 +214,7 @@ impl Shared {
         debug_assert!(visited.is_ok(), "the closure never fails");
     }
 
-    /// The plan in the state in which nothing has been executed.
+    /// Returns the plan in the state in which nothing has been executed.
     fn unexecuted(&self) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(frame) = &self.scope.frame {
             let Some(frame) = frame.upgrade() else {
@@ -254,7 +254,7 @@ impl Shared {
         Ok(computing)
     }
 
-    /// The plan as `EXPLAIN` shows it, with what its nodes have measured if it has been executed.
+    /// Returns the plan as `EXPLAIN` shows it, with what its nodes have measured if it has been executed.
     fn lines(&self) -> String {
         let computed = locked(&self.rows).computing.as_ref().and_then(|computing| computing.peek().cloned());
         let measured = computed.and_then(Result::ok).map(|computed| computed.measured.clone()).unwrap_or_default();
@@ -264,8 +264,8 @@ impl Shared {
     }
 }
 
-/// Whether a plan has one row, as an aggregate without groups has. DataFusion takes one that is computed in one step for as many rows as
-/// it reads, and would go through the rows of a product once for each row that the value stands beside.
+/// Returns whether a plan has one row, as an aggregate without groups has. DataFusion takes one that is computed in one step for as many
+/// rows as it reads, and would go through the rows of a product once for each row that the value stands beside.
 fn is_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match (plan.downcast_ref::<AggregateExec>(), plan.children().as_slice()) {
         (Some(aggregate), _) => {
@@ -328,7 +328,7 @@ pub struct SharedScanExec {
 }
 
 impl SharedScanExec {
-    /// A reader under the names of a schema, of these columns if not of all.
+    /// Creates a reader under the names of a schema, of these columns if not of all.
     pub fn new(
         shared: Arc<Shared>,
         schema: &SchemaRef,
@@ -347,34 +347,34 @@ impl SharedScanExec {
         Ok(Self { shared, projection, shows_plan, is_executed: false, metrics, properties: Arc::new(properties) })
     }
 
-    /// What it reads.
+    /// Returns what it reads.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// The columns of the relation that it reads.
+    /// Returns the columns of the relation that it reads.
     pub fn projection(&self) -> &[usize] {
         &self.projection
     }
 
-    /// The same reader of this relation, which has not measured anything yet.
+    /// Creates the same reader of this relation, which has not measured anything yet.
     pub fn of(&self, shared: Arc<Shared>) -> Self {
         Self { shared, ..self.executed() }
     }
 
-    /// The rows of all partitions, and what computed them.
+    /// Returns the rows of all partitions, and what computed them.
     pub async fn computed(&self, context: &Arc<TaskContext>) -> Result<Arc<Computed>> {
         let computing = self.shared.rows_of(context)?;
         computing.await.map_err(DataFusionError::Shared)
     }
 
-    /// The same reader in a plan that is executed.
+    /// Returns the same reader in a plan that is executed.
     fn executed(&self) -> Self {
         Self { is_executed: true, ..self.measuring_anew() }
     }
 
-    /// The same reader, which has not measured anything yet. One that went on would keep the measures of every iteration of a
-    /// recursive query.
+    /// Returns the same reader, which has not measured anything yet. One that went on would keep the measures of every
+    /// iteration of a recursive query.
     fn measuring_anew(&self) -> Self {
         Self { metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }
     }

@@ -21,12 +21,12 @@ impl Sums {
         Self { there: vec![], sums: vec![vec![]; width] }
     }
 
-    /// Whether nothing has been added.
+    /// Returns whether nothing has been added.
     pub fn is_empty(&self) -> bool {
         self.there.is_empty()
     }
 
-    /// The bytes that it takes.
+    /// Returns the bytes that it takes.
     pub fn size(&self) -> usize {
         self.there.capacity()
             + self.sums.iter().map(|column| column.capacity() * size_of::<Option<f64>>()).sum::<usize>()
@@ -49,14 +49,14 @@ impl Sums {
         Ok(())
     }
 
-    /// The largest size of each column, NaN if one is NaN.
+    /// Returns the largest size of each column, NaN if one is NaN.
     pub fn largest(&self) -> Vec<f64> {
         // `f64::max` would leave a NaN out.
         let larger = |largest: f64, sum: &f64| if sum.abs() > largest || sum.is_nan() { sum.abs() } else { largest };
         self.sums.iter().map(|sums| sums.iter().flatten().fold(0.0, larger)).collect()
     }
 
-    /// The same with nothing in columns that are not kept.
+    /// Returns the same with nothing in columns that are not kept.
     pub fn only(mut self, is_kept: impl Fn(usize) -> bool) -> Self {
         for (_, sums) in self.sums.iter_mut().enumerate().filter(|(column, _)| !is_kept(*column)) {
             sums.fill(None);
@@ -64,7 +64,7 @@ impl Sums {
         self
     }
 
-    /// The same of other rows: what is of row `n` is of row `to[n]`.
+    /// Returns the same of other rows: what is of row `n` is of row `to[n]`.
     pub fn moved(&self, to: &UInt64Array) -> Result<Self> {
         let mut moved = Self::new(self.sums.len());
         moved.resize(to.len());
@@ -91,7 +91,7 @@ impl Sums {
         }
     }
 
-    /// Whether all sums are the same to the last bit, if none is 0.
+    /// Returns whether all sums are the same to the last bit, if none is 0.
     pub fn is_same(&self, other: &Self) -> bool {
         let rows = self.there.len().max(other.there.len());
         let sum = |sums: &[Option<f64>], row: usize| sums.get(row).copied().flatten().unwrap_or_default();
@@ -107,7 +107,7 @@ impl Sums {
         }
     }
 
-    /// The rows that are there under the names that `named` gives them, behind columns that have the same value in all of them.
+    /// Returns the rows that are there under the names that `named` gives them, behind columns that have the same value in all of them.
     pub fn batch(&self, schema: &SchemaRef, before: Option<u64>, named: Option<&UInt64Array>) -> Result<RecordBatch> {
         let rows: Vec<_> = (0..self.there.len()).filter(|row| self.there[*row]).collect();
         let mut columns: Vec<ArrayRef> = vec![];

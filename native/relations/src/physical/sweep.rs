@@ -44,7 +44,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// The sums of what all iterations contribute to each thing, by its number.
+    /// Returns the sums of what all iterations contribute to each thing, by its number.
     pub async fn through_all(&self, tape: &Tape, mut outside: Outside) -> Result<Vec<Sums>> {
         let width = self.incoming.1.fields().len() - 1;
         let (mut carried, mut totals, mut past) = (Sums::new(width), vec![], tape.past(&self.context));
@@ -71,7 +71,7 @@ impl Sweep {
         Ok(totals)
     }
 
-    /// The sums of what is contributed to the thing of this number.
+    /// Returns the sums of what is contributed to the thing of this number.
     pub fn total_of<'t>(&self, to: u64, totals: &'t mut Vec<Sums>) -> &'t mut Sums {
         let to = to as usize;
         while totals.len() <= to {
@@ -95,7 +95,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// What an iteration contributes by a plan for these cotangents of its rows.
+    /// Returns what an iteration contributes by a plan for these cotangents of its rows.
     pub async fn contributions(
         &self,
         step: &Arc<dyn ExecutionPlan>,
@@ -116,7 +116,7 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Those of some rows.
+    /// Creates those of some rows.
     ///
     /// # Errors
     /// If they have no numbers.
@@ -129,7 +129,7 @@ impl Outside {
         Ok(Self { size: memory_size(rows.columns()), rows: Some(rows) })
     }
 
-    /// The last one of the rows that are left whose cotangents contribute something.
+    /// Returns the last one of the rows that are left whose cotangents contribute something.
     pub fn contributing(&self) -> Result<Option<u64>> {
         let Some(rows) = &self.rows else { return Ok(None) };
         let numbers = as_uint64_array(rows.column(0))?;

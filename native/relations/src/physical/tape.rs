@@ -76,32 +76,32 @@ impl Tape {
         Self { name: name.to_owned(), steps, marks: vec![], kept, reservation }
     }
 
-    /// What computes the iterations.
+    /// Returns what computes the iterations.
     pub fn steps(&self) -> &Steps {
         &self.steps
     }
 
-    /// How many iterations there are.
+    /// Returns how many iterations there are.
     pub fn count(&self) -> usize {
         self.marks.len()
     }
 
-    /// How many rows the iterations before one have.
+    /// Returns how many rows the iterations before one have.
     pub fn before(&self, number: usize) -> u64 {
         self.marks.get(number).map_or(0, |mark| mark.before)
     }
 
-    /// The number of the iteration that a row is of, by the number of the row among those of all iterations.
+    /// Returns the number of the iteration that a row is of, by the number of the row among those of all iterations.
     pub fn iteration_of(&self, row: u64) -> usize {
         self.marks.partition_point(|mark| mark.before <= row).saturating_sub(1)
     }
 
-    /// Whether not all iterations are kept.
+    /// Returns whether not all iterations are kept.
     pub fn is_thinned(&self) -> bool {
         !matches!(self.kept, Kept::All(_))
     }
 
-    /// The first iteration and the last one, if these alone are kept.
+    /// Returns the first iteration and the last one, if these alone are kept.
     pub fn ends(&self) -> Option<&Ends> {
         match &self.kept {
             Kept::Ends(ends) => Some(ends),
@@ -139,7 +139,7 @@ impl Tape {
         self.reservation.try_grow(batches.iter().map(|batch| memory_size(&batch.columns()[first(batch)..])).sum())
     }
 
-    /// The iterations, to go back through them.
+    /// Returns the iterations, to go back through them.
     pub fn past(&self, context: &Arc<TaskContext>) -> TapeReader<'_> {
         let consumer = MemoryConsumer::new(format!("iterations of {}", self.name));
         let reservation = consumer.register(context.memory_pool());
@@ -151,7 +151,7 @@ impl Tape {
         TapeReader { tape: self, states, own, computed: 0, reservation, context: Arc::clone(context) }
     }
 
-    /// The iteration after number `before`, of these rows, as it was computed the first time.
+    /// Returns the iteration after number `before`, of these rows, as it was computed the first time.
     async fn again(&self, before: usize, rows: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
         let (frame, rows) = self.steps.after(rows, context).await?;
         let known = self.marks.get(before + 1).map(|mark| mark.fingerprint);
@@ -187,12 +187,12 @@ pub struct TapeReader<'t> {
 }
 
 impl TapeReader<'_> {
-    /// How many iterations have been computed again.
+    /// Returns how many iterations have been computed again.
     pub fn computed(&self) -> usize {
         self.computed
     }
 
-    /// The iteration of this number. Those that are asked for later come before it.
+    /// Returns the iteration of this number. Those that are asked for later come before it.
     pub async fn iteration(&mut self, number: usize) -> Result<Iteration> {
         let lost = || internal_datafusion_err!("iteration {number} of {} is not kept", self.tape.name);
         if let Kept::All(iterations) = &self.tape.kept {
@@ -212,7 +212,7 @@ impl TapeReader<'_> {
         Ok(Iteration { numbers: rows.numbers, frame: Some(frame) })
     }
 
-    /// The rows of the iteration before this number, from those of an iteration before. Some of those between are kept.
+    /// Returns the rows of the iteration before this number, from those of an iteration before. Some of those between are kept.
     async fn rows_before(&mut self, number: usize, mut at: usize, mut rows: State) -> Result<State> {
         let Kept::Some(checkpoints) = &self.tape.kept else { return Ok(rows) };
         let mut kept = between(at, number - 1, checkpoints.most()).peekable();

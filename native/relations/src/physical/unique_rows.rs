@@ -47,8 +47,8 @@ struct Execution {
 }
 
 impl UniqueRowsExec {
-    /// The columns of an input at these positions under the names of a schema, where column number `row` of the input has the
-    /// numbers of the rows.
+    /// Creates the columns of an input at these positions under the names of a schema, where column number `row` of the input
+    /// has the numbers of the rows.
     pub fn new(input: Arc<dyn ExecutionPlan>, row: usize, projection: Vec<usize>, schema: SchemaRef) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
@@ -66,7 +66,7 @@ impl UniqueRowsExec {
         }
     }
 
-    /// What has been seen in the execution that a partition is of.
+    /// Returns what has been seen in the execution that a partition is of.
     fn seen(&self, partition: usize, context: &Arc<TaskContext>) -> Arc<Mutex<Seen>> {
         let mut execution = locked(&self.execution);
         let is_same = std::ptr::eq(execution.context.as_ptr(), Arc::as_ptr(context));
@@ -183,7 +183,7 @@ impl Seen {
         Ok(None)
     }
 
-    /// The bits of a chunk, for which the pool accounts from the first one on.
+    /// Returns the bits of a chunk, for which the pool accounts from the first one on.
     fn bits(&mut self, chunk: u64) -> Result<&mut Bits> {
         if !self.chunks.contains_key(&chunk) {
             self.reservation.try_grow(size_of::<[u64; CHUNK as usize / 64]>())?;
@@ -248,7 +248,7 @@ mod tests {
         Ok(())
     }
 
-    /// A bit for each row, and not much time.
+    /// Returns a bit for each row, and not much time.
     #[test]
     fn a_million_rows_take_a_bit_each() -> Result<()> {
         let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());

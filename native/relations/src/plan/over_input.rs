@@ -8,7 +8,7 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::nodes::{computed, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
 
-/// What the columns of a node are over an input of it; nothing for those that are not computed from it.
+/// Returns what the columns of a node are over an input of it; nothing for those that are not computed from it.
 pub fn over_input(plan: &LogicalPlan, number: usize) -> Result<Vec<Option<Expr>>> {
     let inputs = plan.inputs();
     let Some(input) = inputs.get(number) else { return Ok(vec![]) };
@@ -51,7 +51,7 @@ pub fn over_input(plan: &LogicalPlan, number: usize) -> Result<Vec<Option<Expr>>
     Ok(exprs.iter().map(|expr| Some(unaliased(expr).clone())).collect())
 }
 
-/// An expression over a node as one over its input, if it can be.
+/// Returns an expression over a node as one over its input, if it can be.
 pub fn substituted(expr: &Expr, plan: &LogicalPlan, exprs: &[Option<Expr>]) -> Result<Option<Expr>> {
     let mut known = true;
     let over_input = unaliased(expr).clone().transform_down(|part| {

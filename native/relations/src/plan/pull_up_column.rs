@@ -14,7 +14,7 @@ use crate::vocabulary::origin::{Origin, origin};
 /// Takes a column at a node in which the column of the given number stands; nothing if it is further below.
 pub type Take<'t> = &'t mut dyn FnMut(&LogicalPlan, usize, &mut Names) -> Result<Option<(LogicalPlan, Column)>>;
 
-/// The plan with one more column, which is taken at a node on the way to where column number `index` originates.
+/// Returns the plan with one more column, which is taken at a node on the way to where column number `index` originates.
 ///
 /// ```text
 /// SubqueryAlias: m                       SubqueryAlias: m
@@ -48,7 +48,7 @@ pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) ->
     above(plan, inputs, column, names)
 }
 
-/// A node over inputs of which one has got this column, with the column passed on.
+/// Returns a node over inputs of which one has got this column, with the column passed on.
 fn above(
     plan: LogicalPlan,
     mut inputs: Vec<LogicalPlan>,
@@ -102,7 +102,7 @@ fn above(
     })
 }
 
-/// A recursive query that passes a column of its first rows on through every iteration, as it does the variable.
+/// Returns a recursive query that passes a column of its first rows on through every iteration, as it does the variable.
 ///
 /// ```text
 /// RecursiveQuery: is_distinct=false               RecursiveQuery: is_distinct=false
@@ -143,12 +143,12 @@ fn through_iterations(
     Ok((table.query(start, step)?, Column::new_unqualified(name)))
 }
 
-/// A term of a recursive query that has got a column.
+/// Returns a term of a recursive query that has got a column.
 fn term(before: &LogicalPlan, plan: LogicalPlan, column: Column) -> Term {
     Term { before: Arc::clone(before.schema()), plan, further: vec![Expr::Column(column)] }
 }
 
-/// What a node computes, with a column of its input, and what that is called there.
+/// Returns what a node computes, with a column of its input, and what that is called there.
 fn passed(mut computed: Vec<Expr>, column: Column, names: &mut Names) -> (Vec<Expr>, Column) {
     let passed = Expr::Column(column);
     if let Some(known) = computed.iter().find(|known| *unaliased(known) == passed) {
@@ -161,7 +161,7 @@ fn passed(mut computed: Vec<Expr>, column: Column, names: &mut Names) -> (Vec<Ex
     (computed, Column::new_unqualified(name))
 }
 
-/// A union of inputs with numbers that are none in two of them.
+/// Returns a union of inputs with numbers that are none in two of them.
 fn tagged(
     union: &Union,
     inputs: Vec<LogicalPlan>,

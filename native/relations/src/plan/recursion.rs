@@ -54,14 +54,14 @@ pub struct Term {
 }
 
 impl WorkTable {
-    /// The work table of a query with no other columns than these.
+    /// Returns the work table of a query with no other columns than these.
     pub fn with_schema(query: &RecursiveQuery, schema: SchemaRef) -> Self {
         let width = schema.fields().len();
         let source = provider_as_source(Arc::new(CteWorkTable::new(&query.name, schema)));
         Self { name: query.name.clone(), source, width }
     }
 
-    /// The work table of a query with these columns behind those that it has.
+    /// Returns the work table of a query with these columns behind those that it has.
     pub fn widened(query: &RecursiveQuery, further: impl IntoIterator<Item = FieldRef>) -> Self {
         let schema = query.static_term.schema();
         let fields: Vec<_> = schema.fields().iter().cloned().chain(further).collect();
@@ -70,18 +70,18 @@ impl WorkTable {
         Self { width, ..table }
     }
 
-    /// The name of the recursive query.
+    /// Returns the name of the recursive query.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether a scan reads the work table of the query, this one or the one that it had.
+    /// Returns whether a scan reads the work table of the query, this one or the one that it had.
     pub fn is_read_by(&self, scan: &TableScan) -> bool {
         is_work_table(scan, &self.name)
     }
 
-    /// The scan of this work table in the place of that of another one, with the same columns, and after them those of the further
-    /// columns with these numbers that are not among them.
+    /// Returns the scan of this work table in the place of that of another one, with the same columns, and after them those of the
+    /// further columns with these numbers that are not among them.
     pub fn rescan(&self, scan: TableScan, further: impl IntoIterator<Item = usize>) -> Result<TableScan> {
         let width = scan.projected_schema.fields().len();
         let mut projection: Vec<_> = (0..width).map(|index| source_column(&scan, index)).collect();
@@ -94,15 +94,15 @@ impl WorkTable {
         table_scan(table_name, Arc::clone(&self.source), projection, filters, fetch)
     }
 
-    /// The query of these terms, each with the further columns. What in the recursive term still scans the work table that the query
-    /// had scans this one.
+    /// Returns the query of these terms, each with the further columns. What in the recursive term still scans the work table that
+    /// the query had scans this one.
     pub fn query(self, static_term: Term, recursive_term: Term) -> Result<LogicalPlan> {
         let recursive_term = self.reading_this(self.widened_term(recursive_term)?)?;
         let static_term = Arc::new(self.widened_term(static_term)?);
         recursive_query(self.name, static_term, Arc::new(recursive_term), false).map(LogicalPlan::RecursiveQuery)
     }
 
-    /// The columns of a term in their order, and after them the further ones.
+    /// Returns the columns of a term in their order, and after them the further ones.
     fn widened_term(&self, Term { before, plan, further }: Term) -> Result<LogicalPlan> {
         let schema = self.source.schema();
         let names = schema.fields().iter().skip(self.width).map(|field| field.name().clone());

@@ -4,7 +4,7 @@ use datafusion_common::{DFSchema, Result};
 use datafusion_expr::{LogicalPlan, Union};
 use std::sync::Arc;
 
-/// A union of inputs that have more columns behind those that it had.
+/// Returns a union of inputs that have more columns behind those that it had.
 pub fn widened_union(union: &Union, widened: Vec<Arc<LogicalPlan>>) -> Result<LogicalPlan> {
     // The names of the first input, the nullability of all.
     let first = widened[0].schema();

@@ -12,8 +12,8 @@ use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::source_column;
 
-/// The rows of a plan, of which an execution checks that each number in a column of `UInt64` comes once. The plan has the same
-/// columns as before, and is planned as a whole. Where it can be seen that numbers come once, it stays as it is.
+/// Returns the rows of a plan, of which an execution checks that each number in a column of `UInt64` comes once. The plan has
+/// the same columns as before, and is planned as a whole. Where it can be seen that numbers come once, it stays as it is.
 ///
 /// ```text
 /// Projection: a.∂row, cotangent          ->      TableScan: ∂cotangents                EXPLAIN shows UniqueRowsExec: row=∂row
@@ -32,7 +32,7 @@ pub fn each_row_once(plan: LogicalPlan, row: &Column, names: &mut Names) -> Resu
     under_names_of(&schema, relation.scan()?)
 }
 
-/// The plan, and those of the shared relations in it, without these checks.
+/// Returns the plan, and those of the shared relations in it, without these checks.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
@@ -48,8 +48,8 @@ pub fn unchecked(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Whether each value of a column comes once by the nodes alone: it is the only key of groups, or the number of the rows of a
-/// relation, below nodes that repeat no row.
+/// Returns whether each value of a column comes once by the nodes alone: it is the only key of groups, or the number of the
+/// rows of a relation, below nodes that repeat no row.
 fn comes_once(plan: &LogicalPlan, position: usize) -> Result<bool> {
     match plan {
         LogicalPlan::Aggregate(aggregate) => Ok(position == 0
@@ -104,7 +104,7 @@ mod tests {
         SessionContext::new_with_config(SessionConfig::new().with_target_partitions(3))
     }
 
-    /// The plan of a statement with a column `row`, of which an execution checks that each number comes once.
+    /// Returns the plan of a statement with a column `row`, of which an execution checks that each number comes once.
     async fn checked(ctx: &SessionContext, sql: &str) -> Result<LogicalPlan> {
         let plan = ctx.sql(sql).await?.into_unoptimized_plan();
         each_row_once(plan, &Column::new_unqualified("row"), &mut Names::default())
@@ -174,7 +174,7 @@ mod tests {
         Ok(())
     }
 
-    /// The values of parameters reach the plan, and the columns may be in any order.
+    /// Rebuilds the node: the values of parameters reach the plan, and the columns may be in any order.
     #[tokio::test]
     async fn parameters_are_handed_on() -> Result<()> {
         let ctx = session();

@@ -21,40 +21,40 @@ pub struct Given {
 }
 
 impl Given {
-    /// A table of this name with these columns.
+    /// Creates a table of this name with these columns.
     pub fn new(name: impl Into<String>, schema: SchemaRef) -> Self {
         Self { name: name.into(), id: Id::next(), schema }
     }
 
-    /// What its rows are given under.
+    /// Returns what its rows are given under.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// Its columns.
+    /// Returns its columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The same rows with columns behind those that they have, which whoever reads these does not see.
+    /// Returns the same rows with columns behind those that they have, which whoever reads these does not see.
     pub fn with_further(&self, fields: impl IntoIterator<Item = Field>) -> Self {
         let further = fields.into_iter().map(Arc::new);
         let schema = Schema::new(self.schema.fields().iter().cloned().chain(further).collect::<Vec<_>>());
         Self { schema: Arc::new(schema), ..self.clone() }
     }
 
-    /// The table that a scan reads.
+    /// Returns the table that a scan reads.
     pub fn scanned(scan: &TableScan) -> Option<Self> {
         let provider: Arc<dyn Any + Send + Sync> = source_as_provider(&scan.source).ok()?;
         Some(provider.downcast::<Self>().ok()?.as_ref().clone())
     }
 
-    /// The table as what scans read.
+    /// Returns the table as what scans read.
     pub fn source(&self) -> Arc<dyn TableSource> {
         provider_as_source(Arc::new(self.clone()))
     }
 
-    /// A scan of all columns.
+    /// Returns a scan of all columns.
     pub fn scan(&self) -> Result<LogicalPlan> {
         let table = TableReference::bare(self.name.as_str());
         LogicalPlanBuilder::scan(table, self.source(), None)?.build()

@@ -11,7 +11,7 @@ use crate::vocabulary::names::with_columns;
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::work_table::is_work_table;
 
-/// The plan with every shared relation written out where it is read, so that it has nodes of DataFusion alone.
+/// Returns the plan with every shared relation written out where it is read, so that it has nodes of DataFusion alone.
 ///
 /// ```text
 /// TableScan: ∂rows        ->      Projection: val, row_number() OVER (ORDER BY val) AS ∂row
@@ -51,7 +51,7 @@ impl Relations {
         Ok(written.data)
     }
 
-    /// What a scan of a relation reads.
+    /// Returns what a scan of a relation reads.
     fn computed(&mut self, relation: &Arc<SharedRelation>, scan: &TableScan) -> Result<LogicalPlan> {
         let known = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, relation)).map(|(_, plan)| plan.clone());
         let plan = match known {
@@ -65,7 +65,7 @@ impl Relations {
         read_from(scan, plan)
     }
 
-    /// The rows of a relation, with their numbers if it has them.
+    /// Returns the rows of a relation, with their numbers if it has them.
     fn rows_of(&mut self, relation: &SharedRelation) -> Result<LogicalPlan> {
         let plan = self.inline_shared_relations(relation.plan().clone())?;
         // What is handed on to its reader is not found again by anybody.
@@ -73,8 +73,8 @@ impl Relations {
     }
 }
 
-/// The plan with every shared relation written out where it is read, to be looked at alone: the numbers of rows are 0 in it, and
-/// nothing is refused.
+/// Returns the plan with every shared relation written out where it is read, to be looked at alone: the numbers of rows are 0 in
+/// it, and nothing is refused.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
@@ -92,7 +92,7 @@ pub fn inline_for_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// So many nodes DataFusion plans in some seconds.
 const MOST_NODES: usize = 10_000;
 
-/// A plan with the CTEs and views that are shared relations written out where they are read, though not in subqueries.
+/// Returns a plan with the CTEs and views that are shared relations written out where they are read, though not in subqueries.
 ///
 /// # Errors
 /// If that is too large, or the plan cannot be put together again.
@@ -126,7 +126,7 @@ fn check_size(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// How many nodes a plan has once it is written out, by those of relations that are known.
+/// Returns how many nodes a plan has once it is written out, by those of relations that are known.
 #[recursive::recursive]
 fn nodes_of(plan: &LogicalPlan, known: &mut Vec<(Arc<SharedRelation>, usize)>) -> Result<usize> {
     let mut nodes = 0_usize;

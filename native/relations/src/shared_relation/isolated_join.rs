@@ -10,9 +10,9 @@ use super::relation::SharedRelation;
 use crate::vocabulary::names::{Names, columns, named, under_names_of};
 use crate::vocabulary::nodes::any_part;
 
-/// The rows of a join of shared relations, planned apart from what reads them, so that `xql_contraction` finds the joins in it. The plan
-/// has the same columns as before. One that reads other tables stays, as a condition above it may reach these, and so
-/// does a full join.
+/// Returns the rows of a join of shared relations, planned apart from what reads them, so that `xql_contraction` finds the joins in it.
+/// The plan has the same columns as before. One that reads other tables stays, as a condition above it may reach these, and so does a
+/// full join.
 ///
 /// ```text
 /// Left Join: a.∂row = b.∂row             ->      TableScan: ∂joined                EXPLAIN shows UniqueKeyJoinExec: on=[∂row of 0 = ∂row of 1]
@@ -30,7 +30,7 @@ pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<
     under_names_of(&schema, relation.scan()?).map(Transformed::yes)
 }
 
-/// Whether all tables that a plan reads are shared relations, and nothing in it is of the plan around.
+/// Returns whether all tables that a plan reads are shared relations, and nothing in it is of the plan around.
 fn reads_relations_alone(plan: &LogicalPlan) -> Result<bool> {
     let mut reads_others = false;
     plan.apply(|node| {

@@ -50,8 +50,8 @@ enum Kind {
 }
 
 impl Iterations {
-    /// The rows of all iterations. `start` are the first rows, and `step` those after the rows that are given; both have one more
-    /// column, which numbers them. `query` is what an observer is told of them by.
+    /// Returns the rows of all iterations. `start` are the first rows, and `step` those after the rows that are given; both have
+    /// one more column, which numbers them. `query` is what an observer is told of them by.
     pub fn tape(
         query: &RecursiveQuery,
         work: Given,
@@ -63,9 +63,9 @@ impl Iterations {
         Self { name, kind: Kind::Tape, given: work, inputs: vec![start, step], schema, columns, varying: vec![] }.plan()
     }
 
-    /// What the iterations contribute to what they read: `tape` are their rows, `outside` the cotangents of these by their numbers,
-    /// and `step` is what an iteration contributes for the cotangents that are given, as [`AdjointExec`] says. The recursive query has
-    /// a name, columns, and the positions of those that the cotangents are of.
+    /// Returns what the iterations contribute to what they read: `tape` are their rows, `outside` the cotangents of these by their
+    /// numbers, and `step` is what an iteration contributes for the cotangents that are given, as [`AdjointExec`] says. The recursive
+    /// query has a name, columns, and the positions of those that the cotangents are of.
     pub fn adjoint(
         (name, columns, varying): (&str, SchemaRef, Vec<usize>),
         incoming: Given,
@@ -80,49 +80,49 @@ impl Iterations {
         LogicalPlan::Extension(Extension { node: Arc::new(self) })
     }
 
-    /// The iterations that a node is.
+    /// Returns the iterations that a node is.
     pub fn of(node: &LogicalPlan) -> Option<&Self> {
         let LogicalPlan::Extension(extension) = node else { return None };
         extension.node.as_any().downcast_ref()
     }
 
-    /// The name of the recursive query.
+    /// Returns the name of the recursive query.
     pub fn query(&self) -> &str {
         &self.name
     }
 
-    /// What an iteration is given.
+    /// Returns what an iteration is given.
     pub fn given(&self) -> &Given {
         &self.given
     }
 
-    /// What they are computed from: [`tape`](Self::tape) has two, and [`adjoint`](Self::adjoint) three.
+    /// Returns what they are computed from: [`tape`](Self::tape) has two, and [`adjoint`](Self::adjoint) three.
     pub fn inputs(&self) -> &[LogicalPlan] {
         &self.inputs
     }
 
-    /// The columns that they have.
+    /// Returns the columns that they have.
     pub fn fields(&self) -> Vec<FieldRef> {
         self.schema.fields().iter().cloned().collect()
     }
 
-    /// The same of other inputs, with these columns.
+    /// Returns the same of other inputs, with these columns.
     pub fn with(&self, given: Given, inputs: Vec<LogicalPlan>, fields: Vec<FieldRef>) -> Result<LogicalPlan> {
         let schema = Arc::new(DFSchema::try_from(Schema::new(fields))?);
         Ok(Self { given, inputs, schema, ..self.clone() }.plan())
     }
 
-    /// The recursive term, if the iterations are run.
+    /// Returns the recursive term, if the iterations are run.
     pub fn step(&self) -> Option<&LogicalPlan> {
         self.inputs.get(1).filter(|_| self.kind == Kind::Tape)
     }
 
-    /// The rows of the iterations, if cotangents are carried back through them.
+    /// Returns the rows of the iterations, if cotangents are carried back through them.
     pub fn tape_read(&self) -> Option<&LogicalPlan> {
         self.inputs.first().filter(|_| self.kind == Kind::Adjoint)
     }
 
-    /// The physical plan of iterations that are run.
+    /// Returns the physical plan of iterations that are run.
     ///
     /// # Errors
     /// If an input cannot be planned.
@@ -144,7 +144,7 @@ impl Iterations {
         Ok(Arc::new(RecursiveTapeExec::new(query, [start, step])))
     }
 
-    /// The physical plan of what goes back through iterations, whose rows `tape` reads.
+    /// Returns the physical plan of what goes back through iterations, whose rows `tape` reads.
     ///
     /// # Errors
     /// If an input cannot be planned.
@@ -179,7 +179,7 @@ impl Iterations {
     }
 }
 
-/// Which iterations of a recursive query are kept.
+/// Returns which iterations of a recursive query are kept.
 pub fn keeps(query: &str, config: &ConfigOptions) -> Keeps {
     match (fixed_points(config).tolerance(query), checkpoints(config)) {
         (Some(_), _) => Keeps::Ends,
@@ -188,8 +188,8 @@ pub fn keeps(query: &str, config: &ConfigOptions) -> Keeps {
     }
 }
 
-/// A session that plans iterations, which are executed again and again. Those that are computed a second time are to give the same rows
-/// in the same order.
+/// Returns a session that plans iterations, which are executed again and again. Those that are computed a second time are to give the
+/// same rows in the same order.
 fn session_of_iterations(state: &dyn Session, in_order: bool) -> Result<SessionState> {
     let Some(state) = state.as_any().downcast_ref::<SessionState>() else {
         return internal_err!("iterations are planned by another session than that of DataFusion");

@@ -7,7 +7,7 @@ use super::relation::SharedRelation;
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::observed::is_observed;
 
-/// Whether a plan or a subquery in it reads a shared relation, or a work table that tells an observer what is read.
+/// Returns whether a plan or a subquery in it reads a shared relation, or a work table that tells an observer what is read.
 ///
 /// # Errors
 /// If the plan cannot be gone through.

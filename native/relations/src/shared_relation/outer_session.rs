@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub struct OuterSession(SessionState);
 
 impl OuterSession {
-    /// The session as it plans what becomes a part of the plan around, whose physical rules come to it once more then. They do not turn
-    /// a join around that hands filters to a scan below it already, so that a part is planned without such filters.
+    /// Returns the session as it plans what becomes a part of the plan around, whose physical rules come to it once more then. They do
+    /// not turn a join around that hands filters to a scan below it already, so that a part is planned without such filters.
     pub fn left_to_plan_a_part(session: &dyn Session) -> Option<SessionState> {
         let whole = session.as_any().downcast_ref::<SessionState>()?;
         let mut part = whole.clone();
@@ -21,12 +21,12 @@ impl OuterSession {
         Some(part)
     }
 
-    /// The session that plans the whole.
+    /// Returns the session that plans the whole.
     pub fn session(&self) -> &dyn Session {
         &self.0
     }
 
-    /// The session that plans a whole, where this one plans a part of one.
+    /// Returns the session that plans a whole, where this one plans a part of one.
     pub fn of(session: &dyn Session) -> Option<Arc<Self>> {
         session.config().get_extension()
     }

@@ -77,7 +77,7 @@ struct Planned {
 }
 
 impl SharedRelation {
-    /// The relation that `plan` computes, under a name for `EXPLAIN`.
+    /// Creates the relation that `plan` computes, under a name for `EXPLAIN`.
     pub fn new(name: impl Into<String>, plan: LogicalPlan) -> Self {
         let schema = Arc::clone(plan.schema().inner());
         let parameters = parameters_of(&plan);
@@ -85,12 +85,12 @@ impl SharedRelation {
         Self { name, plan, schema, kind: Kind::Kept, parameters, planned: Mutex::new(None) }
     }
 
-    /// The relation of a CTE or view that several places read, by its name.
+    /// Returns the relation of a CTE or view that several places read, by its name.
     pub fn common(name: TableReference, plan: LogicalPlan) -> Self {
         Self { name, kind: Kind::Common, ..Self::new("", plan) }
     }
 
-    /// The same with one more column that numbers the rows, in no order.
+    /// Returns the same with one more column that numbers the rows, in no order.
     pub fn numbered(name: impl Into<String>, plan: LogicalPlan, row: &str) -> Self {
         let relation = Self::new(name, plan);
         let mut schema = SchemaBuilder::from(relation.schema.as_ref());
@@ -98,33 +98,33 @@ impl SharedRelation {
         Self { schema: Arc::new(schema.finish()), kind: Kind::Numbered, ..relation }
     }
 
-    /// The relation that `plan` computes for each of its readers, of which an execution checks that each number in the column at
-    /// this position comes once. Its rows are not kept.
+    /// Returns the relation that `plan` computes for each of its readers, of which an execution checks that each number in the
+    /// column at this position comes once. Its rows are not kept.
     pub fn each_once(name: impl Into<String>, plan: LogicalPlan, position: usize) -> Self {
         Self { kind: Kind::UniqueChecked(position), ..Self::new(name, plan) }
     }
 
-    /// The relation that `plan` computes for its only reader, planned apart with the columns that are read. Its rows are not kept.
+    /// Returns the relation that `plan` computes for its only reader, planned apart with the columns that are read. Its rows are not kept.
     pub fn part(name: impl Into<String>, plan: LogicalPlan) -> Self {
         Self { kind: Kind::Part, ..Self::new(name, plan) }
     }
 
-    /// The relation that `plan` computes for its only reader, as a plan of its own.
+    /// Returns the relation that `plan` computes for its only reader, as a plan of its own.
     pub fn apart(name: impl Into<String>, plan: LogicalPlan) -> Self {
         Self { kind: Kind::Apart, ..Self::new(name, plan) }
     }
 
-    /// What `EXPLAIN` calls it.
+    /// Returns what `EXPLAIN` calls it.
     pub fn name(&self) -> &str {
         self.name.table()
     }
 
-    /// Whether it is that of a CTE or view, whose plan says what its columns are.
+    /// Returns whether it is that of a CTE or view, whose plan says what its columns are.
     pub fn is_common(&self) -> bool {
         self.kind == Kind::Common
     }
 
-    /// The same relation computed by another plan.
+    /// Returns the same relation computed by another plan.
     pub fn with_plan(&self, plan: LogicalPlan) -> Self {
         match self.number() {
             Some(row) => Self::numbered(self.name(), plan, row),
@@ -132,38 +132,38 @@ impl SharedRelation {
         }
     }
 
-    /// Whether it has one reader, which gets the rows of the plan as they are.
+    /// Returns whether it has one reader, which gets the rows of the plan as they are.
     pub fn is_read_once(&self) -> bool {
         matches!(self.kind, Kind::UniqueChecked(_) | Kind::Part | Kind::Apart)
     }
 
-    /// Whether the last column is not of the plan but numbers its rows.
+    /// Returns whether the last column is not of the plan but numbers its rows.
     pub fn is_numbered(&self) -> bool {
         self.kind == Kind::Numbered
     }
 
-    /// The column that has the numbers of the rows.
+    /// Returns the column that has the numbers of the rows.
     pub fn number(&self) -> Option<&str> {
         self.columns().last().filter(|_| self.is_numbered())
     }
 
-    /// The shared relation that a node scans.
+    /// Returns the shared relation that a node scans.
     pub fn scanned_by(node: &LogicalPlan) -> Option<Arc<Self>> {
         let LogicalPlan::TableScan(scan) = node else { return None };
         Self::scanned(scan)
     }
 
-    /// Whether a plan or a subquery in it scans a shared relation.
+    /// Returns whether a plan or a subquery in it scans a shared relation.
     pub fn is_scanned_in(plan: &LogicalPlan) -> Result<bool> {
         any_node(plan, |node| Ok(Self::scanned_by(node).is_some()))
     }
 
-    /// Whether a plan, a subquery or a shared relation in it has such a node.
+    /// Returns whether a plan, a subquery or a shared relation in it has such a node.
     pub fn any_node_in(plan: &LogicalPlan, is: &dyn Fn(&LogicalPlan) -> bool) -> Result<bool> {
         Self::any_node_beside(plan, is, &mut HashSet::new())
     }
 
-    /// The same without the relations that have been looked into.
+    /// Returns the same without the relations that have been looked into.
     #[recursive::recursive]
     fn any_node_beside(
         plan: &LogicalPlan,
@@ -177,7 +177,8 @@ impl SharedRelation {
         })
     }
 
-    /// Whether a plan, a subquery or a shared relation in it reads the rows of the last iteration of the recursive query of this name.
+    /// Returns whether a plan, a subquery or a shared relation in it reads the rows of the last iteration of the recursive query of
+    /// this name.
     ///
     /// # Errors
     /// If the plan cannot be gone through.
@@ -185,34 +186,34 @@ impl SharedRelation {
         Self::any_node_in(plan, &|node| matches!(node, LogicalPlan::TableScan(scan) if is_work_table(scan, name)))
     }
 
-    /// The shared relation that a scan reads.
+    /// Returns the shared relation that a scan reads.
     pub fn scanned(scan: &TableScan) -> Option<Arc<Self>> {
         let provider: Arc<dyn Any + Send + Sync> = source_as_provider(&scan.source).ok()?;
         let reader: Arc<Reader> = provider.downcast().ok()?;
         Some(Arc::clone(&reader.relation))
     }
 
-    /// What the relation is computed by.
+    /// Returns what the relation is computed by.
     pub fn plan(&self) -> &LogicalPlan {
         &self.plan
     }
 
-    /// The names of the columns.
+    /// Returns the names of the columns.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.schema.fields().iter().map(|field| field.name().as_str())
     }
 
-    /// A scan of all columns. All scans read the same rows.
+    /// Returns a scan of all columns. All scans read the same rows.
     pub fn scan(self: &Arc<Self>) -> Result<LogicalPlan> {
         self.scan_as(self.columns())
     }
 
-    /// A scan of all columns under other names.
+    /// Returns a scan of all columns under other names.
     pub fn scan_as(self: &Arc<Self>, names: impl IntoIterator<Item = impl Into<String>>) -> Result<LogicalPlan> {
         self.scan_of(&self.read_as(names))
     }
 
-    /// A scan of a table that [`read_as`](Self::read_as) has given.
+    /// Returns a scan of a table that [`read_as`](Self::read_as) has given.
     pub fn scan_of(&self, source: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
         // DataFusion's builder would write out what is read in the place of its reader.
         let columns = (0..self.schema.fields().len()).collect();
@@ -220,7 +221,7 @@ impl SharedRelation {
         Ok(LogicalPlan::TableScan(TableScan { projection: None, ..scan }))
     }
 
-    /// The plan that a scan reads, with the values that the scan hands on.
+    /// Returns the plan that a scan reads, with the values that the scan hands on.
     ///
     /// # Errors
     /// If a value does not fit.
@@ -228,8 +229,8 @@ impl SharedRelation {
         self.with_values(&scan.filters)
     }
 
-    /// What hands the values of parameters on to the plan of the relation: DataFusion puts them in the place of parameters in the
-    /// plan that it sees, and what is in a scan it sees in the filters of the scan only.
+    /// Returns what hands the values of parameters on to the plan of the relation: DataFusion puts them in the place of
+    /// parameters in the plan that it sees, and what is in a scan it sees in the filters of the scan only.
     fn handed_on(&self) -> Result<Vec<Expr>> {
         let parameters = self.parameters.iter();
         parameters
@@ -237,7 +238,7 @@ impl SharedRelation {
             .collect()
     }
 
-    /// The plan with the values that have been handed on.
+    /// Returns the plan with the values that have been handed on.
     fn with_values(&self, handed_on: &[Expr]) -> Result<LogicalPlan> {
         let mut values = HashMap::new();
         for ((id, _), expr) in self.parameters.iter().zip(handed_on) {
@@ -251,7 +252,7 @@ impl SharedRelation {
         self.plan.clone().replace_params_with_values(&ParamValues::Map(values))
     }
 
-    /// The table of all columns under other names.
+    /// Returns the table of all columns under other names.
     pub fn read_as(self: &Arc<Self>, names: impl IntoIterator<Item = impl Into<String>>) -> Arc<dyn TableSource> {
         let fields = self.schema.fields().iter().zip(names);
         let fields: Fields = fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
@@ -259,7 +260,7 @@ impl SharedRelation {
         provider_as_source(Arc::new(Reader { relation: Arc::clone(self), schema }))
     }
 
-    /// The physical plan for the session's statement, and whether nobody has asked for it before.
+    /// Returns the physical plan for the session's statement, and whether nobody has asked for it before.
     async fn planned(&self, state: &dyn Session, handed_on: &[Expr]) -> Result<(Arc<Shared>, bool)> {
         let started = state.execution_props().query_execution_start_time;
         // Scans are planned side by side. The second one waits for the plan of the first.
@@ -287,7 +288,7 @@ impl SharedRelation {
         Ok((shared, true))
     }
 
-    /// The physical plan of these columns, for a reader that has all columns under the names of a schema.
+    /// Returns the physical plan of these columns, for a reader that has all columns under the names of a schema.
     async fn part_of(
         &self,
         state: &dyn Session,
@@ -316,7 +317,7 @@ impl SharedRelation {
     }
 }
 
-/// The physical plan of iterations, or of what goes back through them.
+/// Returns the physical plan of iterations, or of what goes back through them.
 fn of_iterations<'a>(
     iterations: &'a Iterations,
     state: &'a dyn Session,
@@ -360,7 +361,7 @@ fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Resu
     )))
 }
 
-/// The physical plan of a plan that nothing stands above.
+/// Returns the physical plan of a plan that nothing stands above.
 ///
 /// What reads a relation is being planned meanwhile, so that relations which read one another go as deep as there are of them: each has
 /// enough of a stack.
@@ -374,13 +375,13 @@ const NEEDED: usize = 512 << 10;
 /// Bytes of a stack on which some relations are planned.
 const STACK: usize = 8 << 20;
 
-/// What a scan of a relation reads, from a plan that has the columns of the relation.
+/// Returns what a scan of a relation reads, from a plan that has the columns of the relation.
 pub fn read_from(scan: &TableScan, plan: LogicalPlan) -> Result<LogicalPlan> {
     let exprs = columns_read(scan, &plan);
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
 }
 
-/// The columns that a scan reads, from rows that take its place.
+/// Returns the columns that a scan reads, from rows that take its place.
 pub fn columns_read(scan: &TableScan, plan: &LogicalPlan) -> Vec<Expr> {
     let exprs = scan.projected_schema.iter().enumerate().map(|(index, (table, field))| {
         let column = Column::from(plan.schema().qualified_field(source_column(scan, index)));
@@ -450,7 +451,7 @@ impl TableProvider for Reader {
 }
 
 impl Reader {
-    /// What holds for the rows that are read, if it is known.
+    /// Returns what holds for the rows that are read, if it is known.
     fn condition(&self, filters: &[Expr], state: &dyn Session) -> Result<Option<Arc<dyn PhysicalExpr>>> {
         let filters = filters.iter().filter(|filter| marked(unaliased(filter)).is_none()).cloned();
         let Some(condition) = conjunction(filters) else { return Ok(None) };

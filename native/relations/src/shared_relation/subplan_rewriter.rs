@@ -18,7 +18,7 @@ pub struct Replaced {
 }
 
 impl Replaced {
-    /// What takes the place of a relation, whose plan `rewrite` rewrites with those that it reads.
+    /// Returns what takes the place of a relation, whose plan `rewrite` rewrites with those that it reads.
     pub fn by(
         &mut self,
         relation: &Arc<SharedRelation>,
@@ -46,7 +46,7 @@ impl Replaced {
         })
     }
 
-    /// A scan of what takes the place of a relation.
+    /// Returns a scan of what takes the place of a relation.
     fn scanned(&mut self, scan: TableScan, rewrite: Rewrite) -> Result<Transformed<TableScan>> {
         let relation = SharedRelation::scanned(&scan).filter(|relation| !self.are_common || relation.is_common());
         let Some(relation) = relation else { return Ok(Transformed::no(scan)) };
@@ -62,7 +62,7 @@ impl Replaced {
 /// What rewrites a plan.
 type Rewrite<'r> = &'r mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>;
 
-/// A plan rewritten, and before it those of the shared relations that it reads, each once.
+/// Returns a plan rewritten, and before it those of the shared relations that it reads, each once.
 ///
 /// # Errors
 /// If a plan cannot be rewritten.
@@ -70,7 +70,7 @@ pub fn each_rewritten(plan: LogicalPlan, rewrite: Rewrite) -> Result<Transformed
     Replaced::default().rewritten(plan, rewrite)
 }
 
-/// A plan whose CTEs and views, those that are shared relations, are rewritten, each once.
+/// Returns a plan whose CTEs and views, those that are shared relations, are rewritten, each once.
 ///
 /// # Errors
 /// If one of them cannot be rewritten.

@@ -56,7 +56,7 @@ impl RelationPlanner for CommonSubplans {
     }
 }
 
-/// What DataFusion makes of a relation.
+/// Returns what DataFusion makes of a relation.
 fn planned(relation: TableFactor, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
     IS_ASKING.set(true);
     let planned = context.plan(relation);
@@ -64,14 +64,14 @@ fn planned(relation: TableFactor, context: &mut dyn RelationPlannerContext) -> R
     planned
 }
 
-/// What a CTE of this name says of itself.
+/// Returns what a CTE of this name says of itself.
 fn materialization(name: &ObjectName, context: &mut dyn RelationPlannerContext) -> Option<Materialization> {
     // There is no such relation for most.
     Materialization::of_marker(&planned(marker_of(name)?, context).ok()?)
 }
 
 impl CommonSubplans {
-    /// The common subplan that a plan is, if it is that of a CTE or view, and large or one that `says` so.
+    /// Returns the common subplan that a plan is, if it is that of a CTE or view, and large or one that `says` so.
     fn common(
         &self,
         plan: &LogicalPlan,
@@ -106,13 +106,13 @@ impl CommonSubplans {
     }
 }
 
-/// Where the schema of what is below the name of a CTE or view is in memory, which its readers share.
+/// Returns where the schema of what is below the name of a CTE or view is in memory, which its readers share.
 fn key(plan: &LogicalPlan) -> Option<usize> {
     let LogicalPlan::SubqueryAlias(alias) = plan else { return None };
     Some(Arc::as_ptr(alias.input.schema()) as usize)
 }
 
-/// Whether a plan reads columns of a query around it.
+/// Returns whether a plan reads columns of a query around it.
 fn has_free_reference(plan: &LogicalPlan, around: &mut Vec<DFSchemaRef>) -> Result<bool> {
     let mut found = false;
     plan.apply(|node| {

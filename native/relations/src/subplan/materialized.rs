@@ -26,7 +26,7 @@ const NEVER: &str = "∂never";
 const MARKER: &str = "∂materialized ";
 
 impl Materialization {
-    /// What the marker of a CTE says.
+    /// Returns what the marker of a CTE says.
     pub fn of_marker(marker: &LogicalPlan) -> Option<Self> {
         match marker.schema().fields().first()?.name().as_str() {
             ALWAYS => Some(Self::Always),
@@ -35,14 +35,14 @@ impl Materialization {
         }
     }
 
-    /// The marker that stands behind a CTE of this name, as a further CTE.
+    /// Returns the marker that stands behind a CTE of this name, as a further CTE.
     pub fn marker(self, name: &str) -> String {
         let column = if self == Self::Always { ALWAYS } else { NEVER };
         format!("{} AS (SELECT 1 AS \"{column}\")", marker(name))
     }
 }
 
-/// The relation that is there if the relation of this name says of itself whether it is computed once.
+/// Returns the relation that is there if the relation of this name says of itself whether it is computed once.
 pub fn marker_of(name: &ObjectName) -> Option<TableFactor> {
     let [part] = name.0.as_slice() else { return None };
     Some(TableFactor::Table {
@@ -63,7 +63,7 @@ fn marker(name: &str) -> Ident {
     Ident::with_quote('"', format!("{MARKER}{}", name.to_lowercase()))
 }
 
-/// Whether a statement has markers.
+/// Returns whether a statement has markers.
 pub fn has_materialization(sql: &str) -> bool {
     sql.contains(MARKER)
 }

@@ -8,7 +8,7 @@ use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::HashMap;
 
-/// The parameters of a prepared statement in a plan, each once.
+/// Returns the parameters of a prepared statement in a plan, each once.
 pub fn parameters(plan: &LogicalPlan) -> Result<Vec<Expr>> {
     let mut found: Vec<Expr> = vec![];
     plan.apply_with_subqueries(|node| {
@@ -24,7 +24,7 @@ pub fn parameters(plan: &LogicalPlan) -> Result<Vec<Expr>> {
     Ok(found)
 }
 
-/// The value of a parameter as the type that a plan has it of, unless it is another value then.
+/// Returns the value of a parameter as the type that a plan has it of, unless it is another value then.
 pub fn value_as(value: &ScalarValue, wanted: &DataType) -> Option<ScalarValue> {
     let given = value.data_type();
     if given == *wanted {

@@ -24,7 +24,7 @@ pub struct Subplans {
     resolved: HashMap<*const CommonSubplan, Resolved>,
 }
 
-/// Whether a plan calls an operator anywhere.
+/// Returns whether a plan calls an operator anywhere.
 ///
 /// # Errors
 /// If the plan cannot be gone through.
@@ -32,8 +32,8 @@ pub fn has_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
     Ok(!Subplans::read_by(plan)?.operators(plan, recognize)?.is_empty())
 }
 
-/// Whether a plan reads a common subplan which is computed once: one that says so, and one that several places read in plans that are to
-/// be differentiated, and in all where `shares_ctes` says so.
+/// Returns whether a plan reads a common subplan which is computed once: one that says so, and one that several places read in plans
+/// that are to be differentiated, and in all where `shares_ctes` says so.
 ///
 /// # Errors
 /// If the plan cannot be gone through.
@@ -68,7 +68,7 @@ enum Resolved {
 type Prepare<'p> = &'p dyn Fn(LogicalPlan) -> Result<LogicalPlan>;
 
 impl Subplans {
-    /// Those that a plan reads, be it in another one.
+    /// Returns those that a plan reads, be it in another one.
     ///
     /// # Errors
     /// If a plan cannot be gone through.
@@ -78,7 +78,7 @@ impl Subplans {
         Ok(subplans)
     }
 
-    /// The operators that a plan calls which reads these, and that they call.
+    /// Returns the operators that a plan calls which reads these, and that they call.
     ///
     /// # Errors
     /// If a plan cannot be gone through.
@@ -108,12 +108,12 @@ impl Subplans {
         Ok(())
     }
 
-    /// Whether one of them says that it is computed once.
+    /// Returns whether one of them says that it is computed once.
     pub fn has_materialized(&self) -> bool {
         self.scans.iter().any(|scan| scan.subplan().is_materialized())
     }
 
-    /// The plan with a shared relation in the place of each of them that is to be computed once. The others are written out.
+    /// Returns the plan with a shared relation in the place of each of them that is to be computed once. The others are written out.
     ///
     /// `prepare` is done to the plan of each, once those that it reads are in it.
     ///
@@ -146,7 +146,7 @@ impl Subplans {
         })
     }
 
-    /// What a reader of a subplan becomes.
+    /// Returns what a reader of a subplan becomes.
     #[recursive::recursive]
     fn read(&mut self, scan: &SubplanScan, prepare: Prepare) -> Result<LogicalPlan> {
         let key = Arc::as_ptr(scan.subplan());

@@ -51,8 +51,8 @@ pub struct SubplanScan {
 }
 
 impl CommonSubplan {
-    /// The subplan of a plan as it was written, and analyzed. `is_materialized` says whether it is computed once even where one place
-    /// reads it, and without a derivative.
+    /// Creates the subplan of a plan as it was written, and analyzed. `is_materialized` says whether it is computed once even where
+    /// one place reads it, and without a derivative.
     ///
     /// # Errors
     /// If the plan cannot be gone through.
@@ -65,7 +65,7 @@ impl CommonSubplan {
         Ok(Self { written, plan, schema, size, parameters, work_tables, tables, has_subquery, is_materialized })
     }
 
-    /// Whether a plan is the same, for another reader.
+    /// Returns whether a plan is the same, for another reader.
     ///
     /// The readers of a CTE get copies of its plan, and those of a view copies with an alias. What is below has the schemas of one.
     pub fn is_of(&self, plan: &LogicalPlan) -> bool {
@@ -79,17 +79,17 @@ impl CommonSubplan {
             && occurrences(&a.input) == occurrences(&b.input)
     }
 
-    /// Whether it is computed once even where one place reads it.
+    /// Returns whether it is computed once even where one place reads it.
     pub fn is_materialized(&self) -> bool {
         self.is_materialized
     }
 
-    /// What it is computed by.
+    /// Returns what it is computed by.
     pub fn plan(&self) -> &LogicalPlan {
         &self.plan
     }
 
-    /// A leaf that reads it.
+    /// Returns a leaf that reads it.
     pub fn scan(self: &Arc<Self>) -> LogicalPlan {
         let (parameters, work_tables) = (self.parameters.clone(), self.work_tables.clone());
         let node = SubplanScan { subplan: Arc::clone(self), parameters, work_tables };
@@ -98,18 +98,18 @@ impl CommonSubplan {
 }
 
 impl SubplanScan {
-    /// The leaf that a node is.
+    /// Returns the leaf that a node is.
     pub fn of(node: &LogicalPlan) -> Option<&Self> {
         let LogicalPlan::Extension(extension) = node else { return None };
         extension.node.as_any().downcast_ref()
     }
 
-    /// What it reads.
+    /// Returns what it reads.
     pub fn subplan(&self) -> &Arc<CommonSubplan> {
         &self.subplan
     }
 
-    /// The plan of what it reads, with the values that its parameters have got.
+    /// Returns the plan of what it reads, with the values that its parameters have got.
     ///
     /// # Errors
     /// If a value does not fit.
@@ -136,7 +136,7 @@ impl SubplanScan {
     }
 }
 
-/// How many nodes a plan has where everything is written out that it reads.
+/// Returns how many nodes a plan has where everything is written out that it reads.
 ///
 /// # Errors
 /// If the plan cannot be gone through.
@@ -166,7 +166,7 @@ fn work_tables(plan: &LogicalPlan) -> Result<Vec<LogicalPlan>> {
     Ok(found.into_iter().map(|(_, scan)| scan).collect())
 }
 
-/// The scans of tables in a plan as `EXPLAIN` shows them, each once, and whether it has a subquery.
+/// Returns the scans of tables in a plan as `EXPLAIN` shows them, each once, and whether it has a subquery.
 fn shown(plan: &LogicalPlan) -> Result<(Vec<String>, bool)> {
     let (mut tables, mut has_subquery) = (vec![], false);
     plan.apply_with_subqueries(|node| {

@@ -10,17 +10,17 @@ use datafusion_functions::core::expr_fn::{get_field, named_struct};
 const VALUE: &str = "value";
 const TANGENT: &str = "∂value";
 
-/// A value with its tangent.
+/// Returns a value with its tangent.
 pub fn pair(value: Expr, tangent: Expr) -> Expr {
     named_struct(vec![lit(VALUE), value, lit(TANGENT), tangent])
 }
 
-/// The tangent in a pair.
+/// Returns the tangent in a pair.
 pub fn tangent_in(pair: Expr) -> Expr {
     get_field(pair, TANGENT)
 }
 
-/// The tangent of which an expression makes a pair.
+/// Returns the tangent of which an expression makes a pair.
 pub fn tangent_of_pair(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     match (call.func.name(), call.args.as_slice()) {
@@ -29,7 +29,7 @@ pub fn tangent_of_pair(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The pair whose tangent an expression is.
+/// Returns the pair whose tangent an expression is.
 pub fn pair_of_tangent(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     match (call.func.name(), call.args.as_slice()) {
@@ -38,7 +38,7 @@ pub fn pair_of_tangent(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The tangent of a pair or of what is taken from one, by the tangents of its parts; nothing for any other expression.
+/// Returns the tangent of a pair or of what is taken from one, by the tangents of its parts; nothing for any other expression.
 pub fn linearize_pair(expr: &Expr, tangent: &impl Fn(&Expr) -> Result<Expr>) -> Result<Option<Expr>> {
     let call = match expr {
         Expr::ScalarFunction(call) => call,
@@ -66,7 +66,7 @@ pub fn linearize_pair(expr: &Expr, tangent: &impl Fn(&Expr) -> Result<Expr>) -> 
     })
 }
 
-/// Whether an expression is taken from a pair.
+/// Returns whether an expression is taken from a pair.
 fn is_of_pair(expr: &Expr) -> bool {
     match expr {
         Expr::Cast(cast) => is_of_pair(&cast.expr),

@@ -22,13 +22,13 @@ use super::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::nullable_wrapper::unmarked;
 use crate::vocabulary::origin::passed_on;
 
-/// The positions of the columns that the value of an expression may vary with.
+/// Returns the positions of the columns that the value of an expression may vary with.
 pub fn reads(expr: &Expr, schema: &DFSchema) -> Result<BTreeSet<usize>> {
     let columns = depends_on(expr, schema)?;
     Ok(columns.iter().filter_map(|column| schema.maybe_index_of_column(column)).collect())
 }
 
-/// The columns that an expression may vary with: those of floats that it reads, and others where they may be made numbers again.
+/// Returns the columns that an expression may vary with: those of floats that it reads, and others where they may be made numbers again.
 ///
 /// A float in a condition is one, since the expression does depend on it. A string in a condition, or one of which only the
 /// length is taken, is none: `s` and `t` in `CASE WHEN s = 'a' THEN x ELSE y * length(t) END`.
@@ -75,7 +75,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// The expression over the columns of a schema.
+    /// Creates the expression over the columns of a schema.
     pub fn of(expr: Expr, schema: &DFSchema) -> Result<Self> {
         let field = field_of(&expr, schema)?;
         let column = passed_on(&expr, schema).and_then(|column| schema.maybe_index_of_column(column));
@@ -91,17 +91,17 @@ impl Function {
         Ok(Self { expr, field, passed_on, reads: read, has_subquery })
     }
 
-    /// The positions of the columns that it may vary with.
+    /// Returns the positions of the columns that it may vary with.
     pub fn reads(&self) -> impl Iterator<Item = usize> {
         self.reads.iter().map(|(index, _)| *index)
     }
 
-    /// Whether it reads more than the columns of its node: rows of a subquery, or a query around it.
+    /// Returns whether it reads more than the columns of its node: rows of a subquery, or a query around it.
     pub fn has_subquery(&self) -> bool {
         self.has_subquery
     }
 
-    /// The tangent of the expression over columns with these tangents.
+    /// Returns the tangent of the expression over columns with these tangents.
     pub fn linearize(&self, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<ScalarUDF>) -> Result<Linearized> {
         let Self { expr, field, .. } = self;
         let data_type = field.data_type();
@@ -144,7 +144,7 @@ impl Function {
         Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
     }
 
-    /// Where the expression takes branches that do not vary, over the columns with these tangents; none if that is known nowhere.
+    /// Returns where the expression takes branches that do not vary, over the columns with these tangents; none if that is known nowhere.
     pub fn inactive(&self, schema: &DFSchema, tangents: &Tangents, carried: &DFSchema) -> Result<Option<Expr>> {
         let is_told = |(index, _): &(usize, Column)| match tangents.get(*index) {
             Tangent::Column(tangent) => tangent.inactive.is_some(),
@@ -164,7 +164,7 @@ impl Function {
         inactive_condition(&expr, carried, &varies)
     }
 
-    /// The type of a tangent that [`linearize`](Self::linearize) has given, over the columns with theirs.
+    /// Returns the type of a tangent that [`linearize`](Self::linearize) has given, over the columns with theirs.
     pub fn field_of_derived(&self, tangent: &Expr, carried: &DFSchema) -> Result<FieldRef> {
         match tangent {
             Expr::ScalarFunction(call) if call.args.first() == Some(unmarked(&self.expr)) => {
@@ -178,7 +178,8 @@ impl Function {
     }
 }
 
-/// Whether an expression may be one of several values, by a function or in words of another engine too, or is a derivative of such a one.
+/// Returns whether an expression may be one of several values, by a function or in words of another engine too, or is a derivative of
+/// such a one.
 fn may_choose(expr: &Expr) -> Result<bool> {
     expr.exists(|part| {
         Ok(match part {
@@ -192,12 +193,12 @@ fn may_choose(expr: &Expr) -> Result<bool> {
     })
 }
 
-/// The tangent of an expression over columns with these tangents.
+/// Returns the tangent of an expression over columns with these tangents.
 pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<ScalarUDF>) -> Result<Linearized> {
     Function::of(expr.clone(), schema)?.linearize(schema, tangents, jvp)
 }
 
-/// The error if the expression that `jvp` is given with these arguments has a subquery that varies.
+/// Returns the error if the expression that `jvp` is given with these arguments has a subquery that varies.
 pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
     let Some((expression, directions)) = arguments.split_first() else { return Ok(()) };
     let varying: HashSet<_> = directions.iter().step_by(2).flat_map(columns_read).collect();
@@ -216,7 +217,7 @@ pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
     Ok(())
 }
 
-/// The tangent of an expression as an expression, NULL where `primal` is.
+/// Returns the tangent of an expression as an expression, NULL where `primal` is.
 pub fn inline_shared_relations(
     tangent: &Linearized,
     primal: &Expr,
@@ -239,8 +240,8 @@ pub fn inline_shared_relations(
     }
 }
 
-/// The tangent of an aggregate or window function in a column of this schema, NULL where that is. A single function of tangents
-/// is so anyway.
+/// Returns the tangent of an aggregate or window function in a column of this schema, NULL where that is. A single function of
+/// tangents is so anyway.
 pub fn null_with_column(tangent: Expr, schema: &DFSchema, index: usize) -> Result<Expr> {
     let column = Expr::Column(Column::from(schema.qualified_field(index)));
     if matches!(tangent, Expr::Column(_)) || !schema.field(index).is_nullable() {
@@ -249,7 +250,7 @@ pub fn null_with_column(tangent: Expr, schema: &DFSchema, index: usize) -> Resul
     when(column.is_not_null(), tangent).end()
 }
 
-/// What a formula computes, which is a DOUBLE, as the type of a tangent.
+/// Returns what a formula computes, which is a DOUBLE, as the type of a tangent.
 pub fn of_type(expr: Expr, data_type: &DataType) -> Expr {
     if data_type == &DataType::Float64 { expr } else { cast(expr, data_type.clone()) }
 }

@@ -41,19 +41,19 @@ pub struct Inactive {
 }
 
 impl Inactive {
-    /// What such a column has where a condition holds for its rows.
+    /// Returns what such a column has where a condition holds for its rows.
     pub fn number(condition: Expr) -> Result<Expr> {
         when(condition, lit(1_i64)).otherwise(lit(0_i64))
     }
 }
 
 impl Tangent {
-    /// Whether it says where it is inactive.
+    /// Returns whether it says where it is inactive.
     pub fn is_told(&self) -> bool {
         matches!(self, Self::Column(carried) if carried.inactive.is_some())
     }
 
-    /// Where it is inactive, as an expression that is never NULL.
+    /// Returns where it is inactive, as an expression that is never NULL.
     pub fn inactive(&self) -> Result<Expr> {
         match self {
             Self::Zero => Ok(lit(1_i64)),
@@ -70,7 +70,7 @@ impl From<Column> for Tangent {
 }
 
 impl Carried {
-    /// The condition under which it is 0 by the branches that are taken.
+    /// Returns the condition under which it is 0 by the branches that are taken.
     ///
     /// A rule of the user's may have it that another branch varies.
     pub fn condition(&self) -> Option<Expr> {
@@ -81,7 +81,7 @@ impl Carried {
         Some(Expr::Column(column.clone()).eq(lit(1_i64)).and(is_zero))
     }
 
-    /// The tangent as a factor, which says where it contributes nothing.
+    /// Returns the tangent as a factor, which says where it contributes nothing.
     pub fn factor(&self) -> Result<Expr> {
         let tangent = Expr::Column(self.column.clone());
         match (self.condition(), &self.inactive) {
@@ -93,7 +93,7 @@ impl Carried {
         }
     }
 
-    /// The columns of it under an alias of their relation.
+    /// Returns the columns of it under an alias of their relation.
     fn within(&self, alias: &TableReference) -> Self {
         let renamed = |column: &Column| Column::new(Some(alias.clone()), column.name.clone());
         let inactive = self.inactive.as_ref();
@@ -107,7 +107,7 @@ impl Carried {
 pub struct Tangents(BTreeMap<usize, Tangent>);
 
 impl Tangents {
-    /// The tangent of the column at this position.
+    /// Returns the tangent of the column at this position.
     pub fn get(&self, index: usize) -> Tangent {
         self.0.get(&index).cloned().unwrap_or(Tangent::Zero)
     }
@@ -124,7 +124,7 @@ impl Tangents {
         self.0.extend(others.0);
     }
 
-    /// The tangents of the same columns under an alias of their relation.
+    /// Returns the tangents of the same columns under an alias of their relation.
     pub fn within(&self, alias: &TableReference) -> Self {
         let renamed = |tangent: &Tangent| match tangent {
             Tangent::Column(carried) => Tangent::Column(carried.within(alias)),
@@ -133,7 +133,7 @@ impl Tangents {
         Self(self.0.iter().map(|(index, tangent)| (*index, renamed(tangent))).collect())
     }
 
-    /// The columns that vary, each with its tangent as a factor.
+    /// Returns the columns that vary, each with its tangent as a factor.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Tangent)> {
         self.0.iter().map(|(index, tangent)| (*index, tangent))
     }

@@ -16,7 +16,7 @@ use crate::vocabulary::names::Names;
 /// What carries cotangents of the rows of an iteration on to the variables that its residuals begin with.
 pub type Transpose<'t> = &'t mut dyn FnMut(RowCotangents, &mut Names) -> Result<BTreeMap<usize, RowCotangents>>;
 
-/// What the iterations contribute to residuals around them, for the cotangents of their rows. `transpose` is that of one iteration.
+/// Returns what the iterations contribute to residuals around them, for the cotangents of their rows. `transpose` is that of one iteration.
 ///
 /// ```text
 /// Adjoint: r
@@ -72,7 +72,7 @@ pub fn contributions(
     Ok(found)
 }
 
-/// What contributions to a variable of an iteration are marked with.
+/// Returns what contributions to a variable of an iteration are marked with.
 fn to(variable: usize) -> u64 {
     if variable == 0 { BEFORE } else { FIRST + variable as u64 }
 }
@@ -96,7 +96,7 @@ impl Incoming {
         Ok(Self { given, varying: residual.varying.clone(), rows })
     }
 
-    /// The same as cotangents of the residual that an iteration computes. Not all columns of the query may vary there.
+    /// Returns the same as cotangents of the residual that an iteration computes. Not all columns of the query may vary there.
     fn cotangents(&self, residual: &Stored, reached: &[bool]) -> Result<RowCotangents> {
         let mut found = RowCotangents {
             plan: self.rows.plan.clone(),
@@ -118,7 +118,7 @@ impl Incoming {
     }
 }
 
-/// The columns of contributions: what to, which row, and the cotangents, as many as the widest has.
+/// Returns the columns of contributions: what to, which row, and the cotangents, as many as the widest has.
 fn schema(contributed: &BTreeMap<usize, RowCotangents>, width: usize, names: &mut Names) -> Result<DFSchema> {
     let widest = contributed.values().map(|rows| rows.cotangents.len()).chain([width]).max().unwrap_or_default();
     let mut fields = vec![];
@@ -131,7 +131,7 @@ fn schema(contributed: &BTreeMap<usize, RowCotangents>, width: usize, names: &mu
     DFSchema::try_from(Schema::new(fields))
 }
 
-/// The contributions of one iteration, one after the other.
+/// Returns the contributions of one iteration, one after the other.
 fn step(contributed: &BTreeMap<usize, RowCotangents>, schema: &DFSchema) -> Result<LogicalPlan> {
     let mut step = None;
     for (variable, rows) in contributed {
@@ -151,7 +151,7 @@ fn step(contributed: &BTreeMap<usize, RowCotangents>, schema: &DFSchema) -> Resu
     Ok(step.unwrap_or_else(|| LogicalPlan::EmptyRelation(nothing())))
 }
 
-/// The cotangents that rows have from outside, behind their numbers.
+/// Returns the cotangents that rows have from outside, behind their numbers.
 fn outside(total: RowCotangents) -> Result<LogicalPlan> {
     let cotangents = total.cotangents.iter().map(|column| {
         let name = column.name.clone();
@@ -161,7 +161,7 @@ fn outside(total: RowCotangents) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(total.plan))?))
 }
 
-/// The sums of all contributions to one thing, of the cotangents at these positions.
+/// Returns the sums of all contributions to one thing, of the cotangents at these positions.
 fn sums(
     adjoint: &Arc<SharedRelation>,
     to: u64,

@@ -56,7 +56,7 @@ pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate
     builder.read_anew(node, residual, aggregate.schema.fields().len())
 }
 
-/// A call that reads columns of a segment only, and constants.
+/// Returns a call that reads columns of a segment only, and constants.
 fn over_columns(
     builder: &mut SegmentBuilder,
     mut call: AggregateFunction,
@@ -84,7 +84,7 @@ fn over_columns(
     Ok(call)
 }
 
-/// An aggregate over what its keys and functions draw, which its derivative must not draw again.
+/// Returns an aggregate over what its keys and functions draw, which its derivative must not draw again.
 fn drawn_below(aggregate: &Aggregate, names: &mut Names) -> Result<LogicalPlan> {
     let mut draws = VolatileColumns::new(names);
     let keys = aggregate.group_expr.iter().cloned().map(|key| draws.ordering(key)).collect();

@@ -37,7 +37,8 @@ pub struct PulledJoin<'r> {
 }
 
 impl<'r> PulledJoin<'r> {
-    /// The rows of a segment as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to compute.
+    /// Creates the rows of a segment as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to
+    /// compute.
     pub fn of(segment: &'r Segment, rows: &LogicalPlan) -> Option<Self> {
         let groups = match below_projections(rows) {
             LogicalPlan::Join(join) if join.join_type == JoinType::Right && join.filter.is_none() => join,
@@ -50,13 +51,13 @@ impl<'r> PulledJoin<'r> {
         (!groups.on.is_empty() && are_cheap && pulled.has_equal_keys()).then_some(pulled)
     }
 
-    /// The two sides.
+    /// Returns the two sides.
     fn sides(&self) -> [&'r Arc<LogicalPlan>; 2] {
         [&self.join.left, &self.join.right]
     }
 
-    /// Whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below, unless rows stay that
-    /// do not fulfil it.
+    /// Returns whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below, unless rows
+    /// stay that do not fulfil it.
     fn has_equal_keys(&self) -> bool {
         let has_keys = !self.join.on.is_empty() || self.parts().any(|part| self.is_equality(part));
         if matches!(self.join.join_type, JoinType::Left | JoinType::Right) {
@@ -69,17 +70,17 @@ impl<'r> PulledJoin<'r> {
         self.join.join_type == JoinType::Inner && has_keys && are_left
     }
 
-    /// The parts of the condition.
+    /// Returns the parts of the condition.
     fn parts(&self) -> impl Iterator<Item = &'r Expr> {
         self.join.filter.iter().flat_map(split_conjunction)
     }
 
-    /// What it asks beside equal keys of both sides and what is of one side alone.
+    /// Returns what it asks beside equal keys of both sides and what is of one side alone.
     fn masks(&self) -> impl Iterator<Item = &'r Expr> {
         self.parts().filter(|part| !self.is_of_sides(part))
     }
 
-    /// Whether a part of a condition is one of a side alone, or that keys of both are equal.
+    /// Returns whether a part of a condition is one of a side alone, or that keys of both are equal.
     fn is_of_sides(&self, part: &Expr) -> bool {
         self.is_of_one_side(part) || self.is_equality(part)
     }
@@ -89,12 +90,12 @@ impl<'r> PulledJoin<'r> {
             if self.is_of_one_side(left) && self.is_of_one_side(right))
     }
 
-    /// Whether a part of a condition is one of the keys of groups: `k.item <= q.item` over groups by both.
+    /// Returns whether a part of a condition is one of the keys of groups: `k.item <= q.item` over groups by both.
     fn is_mask(&self, part: &Expr) -> bool {
         !is_volatile(part) && part.column_refs().into_iter().all(|column| self.keys.contains(column))
     }
 
-    /// Whether the rows of a join have all values that are computed of them, whichever rows they are.
+    /// Returns whether the rows of a join have all values that are computed of them, whichever rows they are.
     fn never_fails(&self) -> Result<bool> {
         for step in &self.segment.steps {
             if !never_fails(&step.expr, self.segment.plan.schema())? {
@@ -113,8 +114,8 @@ impl<'r> PulledJoin<'r> {
         Ok(true)
     }
 
-    /// The rows that have a row of a leaf, each with the cotangent of its group, and others that have none: rows which do not fulfil a
-    /// condition of the keys of groups have no group with their keys.
+    /// Returns the rows that have a row of a leaf, each with the cotangent of its group, and others that have none: rows which do not
+    /// fulfil a condition of the keys of groups have no group with their keys.
     pub fn rows_of(&self, leaf: &Leaf, rows: LogicalPlan) -> Result<LogicalPlan> {
         if self.masks().next().is_none() && !self.is_extended_by(leaf) {
             return Ok(rows);
@@ -139,7 +140,7 @@ impl<'r> PulledJoin<'r> {
         })
     }
 
-    /// Whether the side of a leaf need not have a row in a row of the join.
+    /// Returns whether the side of a leaf need not have a row in a row of the join.
     fn is_extended_by(&self, leaf: &Leaf) -> bool {
         let side = match self.join.join_type {
             JoinType::Left => &self.join.right,
@@ -149,7 +150,7 @@ impl<'r> PulledJoin<'r> {
         leaf.row.as_ref().is_some_and(|row| side.schema().has_column(row))
     }
 
-    /// Whether the cotangents that a leaf gets, one for each of its columns, are products that are summed.
+    /// Returns whether the cotangents that a leaf gets, one for each of its columns, are products that are summed.
     pub fn is_product(&self, leaf: &Leaf, cotangents: &[Option<Expr>]) -> Result<bool> {
         let [Some(cotangent)] = cotangents else { return Ok(false) };
         if !leaf.repeated || leaf.row.is_none() || leaf.present.is_some() || !is_sum_of_products(cotangent) {
@@ -169,7 +170,7 @@ impl<'r> PulledJoin<'r> {
         Ok(true)
     }
 
-    /// Whether an expression is a product of expressions over one side each.
+    /// Returns whether an expression is a product of expressions over one side each.
     fn is_product_of_sides(&self, expr: &Expr) -> Result<bool> {
         if self.is_of_one_side(expr) {
             return Ok(true);
@@ -192,7 +193,8 @@ impl<'r> PulledJoin<'r> {
     }
 }
 
-/// The rows of a segment, each with the cotangent of its group, which several sums over them read: those of groups are computed once.
+/// Returns the rows of a segment, each with the cotangent of its group, which several sums over them read: those of groups are
+/// computed once.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
@@ -208,7 +210,7 @@ pub fn materialize_groups(rows: LogicalPlan, names: &mut Names) -> Result<Logica
     })
 }
 
-/// The projections of a plan over what is made of the plan below them.
+/// Returns the projections of a plan over what is made of the plan below them.
 fn over_projections(
     plan: LogicalPlan,
     below: &mut dyn FnMut(LogicalPlan) -> Result<LogicalPlan>,
@@ -291,8 +293,8 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
     Ok(Some(aggregate))
 }
 
-/// Whether the cotangents of what the columns of a segment are computed from are products: where 0 may meet a derivative that is infinite, they
-/// are not, and could not be summed with what the columns are multiplied by.
+/// Returns whether the cotangents of what the columns of a segment are computed from are products: where 0 may meet a derivative that is
+/// infinite, they are not, and could not be summed with what the columns are multiplied by.
 fn is_linear(segment: &Segment) -> Result<bool> {
     for step in &segment.steps {
         if Linear::of(&step.expr, segment)?.is_none() {
@@ -302,8 +304,8 @@ fn is_linear(segment: &Segment) -> Result<bool> {
     Ok(true)
 }
 
-/// The rows of a segment with a condition as one of the join that they are of, if it can be. There sums of products are looked for, and there
-/// DataFusion asks it:
+/// Returns the rows of a segment with a condition as one of the join that they are of, if it can be. There sums of products are looked for,
+/// and there DataFusion asks it:
 ///
 /// ```text
 /// FROM x JOIN w ON x.inp = w.inp WHERE w.layer = 0    ->    FROM x JOIN w ON x.inp = w.inp AND w.layer = 0
@@ -328,12 +330,14 @@ pub fn push_filter_into_join(plan: LogicalPlan, condition: &Expr) -> Result<Tran
     }
 }
 
-/// Whether the rows of a join that fulfil a condition are those of the join with this condition. DataFusion plans subqueries in filters.
+/// Returns whether the rows of a join that fulfil a condition are those of the join with this condition. DataFusion plans subqueries in
+/// filters.
 fn takes(join: &Join, condition: &Expr) -> bool {
     join.join_type == JoinType::Inner && !is_volatile(condition) && !has_subquery(condition)
 }
 
-/// The join of which an aggregate has sums, averages and counts of products of two sides by keys of both, and the conditions above it.
+/// Returns the join of which an aggregate has sums, averages and counts of products of two sides by keys of both, and the conditions
+/// above it.
 pub fn multiplied(aggregate: &Aggregate) -> Option<(&Join, Vec<&Expr>)> {
     let (mut below, mut conditions) = (aggregate.input.as_ref(), vec![]);
     while let LogicalPlan::Filter(filter) = below {
@@ -357,7 +361,7 @@ pub fn multiplied(aggregate: &Aggregate) -> Option<(&Join, Vec<&Expr>)> {
     (is_known_join && is_joined && are_products).then_some((join, conditions))
 }
 
-/// The column below the projections of a plan that an expression over it is.
+/// Returns the column below the projections of a plan that an expression over it is.
 fn source(expr: &Expr, plan: &LogicalPlan) -> Option<Column> {
     let Expr::Column(column) = expr else { return None };
     let LogicalPlan::Projection(projection) = plan else { return Some(column.clone()) };
@@ -366,7 +370,7 @@ fn source(expr: &Expr, plan: &LogicalPlan) -> Option<Column> {
     source(&below, &projection.input)
 }
 
-/// Whether a column of a segment is one of a side, or is computed from columns of it alone.
+/// Returns whether a column of a segment is one of a side, or is computed from columns of it alone.
 fn is_computed_over(column: &Column, side: &LogicalPlan, segment: &Segment) -> bool {
     if side.schema().has_column(column) {
         return true;
@@ -386,7 +390,7 @@ fn is_computed_over(column: &Column, side: &LogicalPlan, segment: &Segment) -> b
     false
 }
 
-/// Whether a cotangent is a product, or adds several.
+/// Returns whether a cotangent is a product, or adds several.
 fn is_sum_of_products(cotangent: &Expr) -> bool {
     match cotangent {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right }) => {
@@ -396,7 +400,7 @@ fn is_sum_of_products(cotangent: &Expr) -> bool {
     }
 }
 
-/// Whether a cotangent is not a sum of several.
+/// Returns whether a cotangent is not a sum of several.
 fn is_one_term(cotangent: &Expr) -> bool {
     match cotangent {
         Expr::Column(_) | Expr::Cast(_) => true,
@@ -412,7 +416,7 @@ fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
     }
 }
 
-/// The rows of a plan that has sums, planned apart from what reads them, under names of their own.
+/// Returns the rows of a plan that has sums, planned apart from what reads them, under names of their own.
 pub fn isolate_contraction(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
     let exprs = columns(plan.schema());
     let plan = named(plan, &exprs, names)?;
@@ -420,12 +424,12 @@ pub fn isolate_contraction(plan: LogicalPlan, names: &mut Names) -> Result<Logic
 }
 
 impl RowCotangents {
-    /// The sums by row, planned apart from what reads them.
+    /// Returns the sums by row, planned apart from what reads them.
     pub fn summed_apart(self, names: &mut Names) -> Result<Self> {
         self.summed(names)?.apart(names)
     }
 
-    /// The same, planned apart from what reads them.
+    /// Returns the same, planned apart from what reads them.
     pub fn apart(self, names: &mut Names) -> Result<Self> {
         let plan = isolate_contraction(self.plan, names)?;
         // A union of several has names without a table.

@@ -12,8 +12,8 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 
 use crate::vocabulary::nodes::{any_node, any_part};
 
-/// A subquery with what relations and scalar subqueries in it read of what stands beside or around them as conditions of joins, as DataFusion's
-/// optimizer writes them. What it still names of a query around it, it really takes from there.
+/// Returns a subquery with what relations and scalar subqueries in it read of what stands beside or around them as conditions of joins, as
+/// DataFusion's optimizer writes them. What it still names of a query around it, it really takes from there.
 ///
 /// ```text
 /// Inner Join:                                   Inner Join: Filter: d.k = w.k
@@ -31,7 +31,7 @@ pub fn with_joins(subquery: &Subquery) -> Result<Subquery> {
     Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: subquery.spans.clone() })
 }
 
-/// The same of a query in FROM.
+/// Returns the same of a query in FROM.
 ///
 /// # Errors
 /// If LATERAL in it is none that DataFusion makes a join of.
@@ -62,12 +62,12 @@ fn is_lateral(node: &LogicalPlan) -> bool {
     matches!(node, LogicalPlan::Subquery(lateral) if !lateral.outer_ref_columns.is_empty())
 }
 
-/// Whether an expression of a node has a correlated scalar subquery.
+/// Returns whether an expression of a node has a correlated scalar subquery.
 fn has_correlated(node: &LogicalPlan) -> Result<bool> {
     any_part(node, |part| matches!(part, Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty()))
 }
 
-/// The error for a subquery that takes columns of a query around it, or whose LATERAL takes those of what stands beside it.
+/// Returns the error for a subquery that takes columns of a query around it, or whose LATERAL takes those of what stands beside it.
 ///
 /// # Errors
 /// Always.
@@ -85,7 +85,7 @@ pub fn correlated<T>(subquery: &Subquery) -> Result<T> {
     plan_err!("the correlated subquery {shown} reads the relation of the variable. Write it as a join")
 }
 
-/// A column of the query around that has the name of one that a `USING` in a subquery joins.
+/// Returns a column of the query around that has the name of one that a `USING` in a subquery joins.
 fn used_outside(subquery: &Subquery) -> Result<Option<Column>> {
     let mut used = None;
     any_node(&subquery.subquery, |node| {

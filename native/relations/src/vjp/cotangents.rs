@@ -37,7 +37,7 @@ pub struct RowCotangents {
 }
 
 impl RowCotangents {
-    /// The same under names of their own.
+    /// Returns the same under names of their own.
     pub fn renamed(&self, names: &mut Names) -> Result<Self> {
         let segment = renamed(self.plan.clone(), names)?;
         Ok(self.over(segment))
@@ -52,20 +52,20 @@ impl RowCotangents {
         Self { plan: segment.plan, row, of, cotangents, reached, own: columns.collect(), repeated: self.repeated }
     }
 
-    /// The same, computed once, however often they are read.
+    /// Returns the same, computed once, however often they are read.
     pub fn shared(self, names: &mut Names) -> Result<Self> {
         let this = self.alone()?;
         let relation = Arc::new(SharedRelation::new(names.part("cotangents"), this.plan.clone()));
         Ok(this.over(Segment::reading(&relation, names)?))
     }
 
-    /// The cotangents that the sweep has reached, by the columns that vary.
+    /// Returns the cotangents that the sweep has reached, by the columns that vary.
     pub fn of_columns(&self) -> Vec<Option<Expr>> {
         let cotangents = self.cotangents.iter().cloned().map(Expr::Column).zip(&self.reached);
         cotangents.map(|(cotangent, reached)| reached.then_some(cotangent)).collect()
     }
 
-    /// The same without the columns of the residual.
+    /// Returns the same without the columns of the residual.
     pub fn alone(self) -> Result<Self> {
         if self.own.is_empty() {
             return Ok(self);
@@ -86,7 +86,7 @@ impl RowCotangents {
         sums(plan, [Some(group.clone()), self.of], self.cotangents, self.reached, names)
     }
 
-    /// The same with each row once.
+    /// Returns the same with each row once.
     pub fn summed(self, names: &mut Names) -> Result<Self> {
         sums(self.plan, [self.row, self.of], self.cotangents, self.reached, names)
     }
@@ -146,7 +146,7 @@ pub struct Along {
     pub moved: Option<Column>,
 }
 
-/// The sums of cotangents of rows by their numbers and by those of the values, as far as there are such.
+/// Returns the sums of cotangents of rows by their numbers and by those of the values, as far as there are such.
 pub fn sums(
     plan: LogicalPlan,
     by: [Option<Column>; 2],
@@ -185,7 +185,7 @@ impl Cotangents {
         self.0.entry(column.to_owned()).or_default().push(cotangent);
     }
 
-    /// The cotangent of a column of rows, if there is one. `keeps_zeros`: see `Sweeping`.
+    /// Returns the cotangent of a column of rows, if there is one. `keeps_zeros`: see `Sweeping`.
     pub fn get(&self, column: &str, rows: &LogicalPlan, keeps_zeros: bool) -> Result<Option<Expr>> {
         let Some(terms) = self.0.get(column) else { return Ok(None) };
         if let [term] = terms.as_slice() {
@@ -210,19 +210,19 @@ impl Cotangents {
     }
 }
 
-/// An expression, or 0 where it is NULL. To DataFusion the result may be NULL: what it knows of a `coalesce` when it plans an
-/// aggregate over it is less than what it knew before, and it takes that for an error.
+/// Returns an expression, or 0 where it is NULL. To DataFusion the result may be NULL: what it knows of a `coalesce` when it
+/// plans an aggregate over it is less than what it knew before, and it takes that for an error.
 fn or_zero(expr: Expr, nullable: bool) -> Result<Expr> {
     if nullable { when(expr.clone().is_null(), lit(0.0)).otherwise(expr) } else { Ok(expr) }
 }
 
-/// A number, with 0 in place of -0: Arrow tells them apart.
+/// Returns a number, with 0 in place of -0: Arrow tells them apart.
 pub fn positive_zero(number: Expr) -> Expr {
     binary_expr(number, Operator::Plus, lit(0.0))
 }
 
-/// A cotangent times a partial derivative, whose product is known where the cotangent is not 0. Where it is, the derivative of the product
-/// may be another one: of `power(x, 2)` at 0 it is 2. A derivative that is infinite contributes nothing there.
+/// Returns a cotangent times a partial derivative, whose product is known where the cotangent is not 0. Where it is, the derivative of the
+/// product may be another one: of `power(x, 2)` at 0 it is 2. A derivative that is infinite contributes nothing there.
 pub fn product_at_zero(cotangent: &Expr, product: Expr, partial: Expr) -> Result<Expr> {
     let at_zero = binary_expr(cotangent.clone(), Operator::Multiply, partial.clone());
     let at_zero = when(is_finite(partial), at_zero).end()?;
@@ -230,12 +230,12 @@ pub fn product_at_zero(cotangent: &Expr, product: Expr, partial: Expr) -> Result
     when(is_not_zero(cotangent.clone()), product).when(is_zero, at_zero).end()
 }
 
-/// Whether a number is finite.
+/// Returns whether a number is finite.
 fn is_finite(number: Expr) -> Expr {
     abs(number).lt(lit(f64::INFINITY))
 }
 
-/// Whether a number is not 0, of either sign.
+/// Returns whether a number is not 0, of either sign.
 pub fn is_not_zero(number: Expr) -> Expr {
     positive_zero(number).not_eq(lit(0.0))
 }

@@ -10,7 +10,7 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 use super::linearize::SegmentBuilder;
 use super::segment::Segment;
 
-/// An expression over a node, over the segment of that node. Subqueries in it that vary are joined to the segment.
+/// Returns an expression over a node, over the segment of that node. Subqueries in it that vary are joined to the segment.
 pub fn inside(builder: &mut SegmentBuilder, segment: &mut Segment, expr: &Expr, schema: &DFSchema) -> Result<Expr> {
     let known = |column: &Column, segment: &Segment| {
         let index = schema.maybe_index_of_column(column)?;
@@ -53,7 +53,7 @@ pub fn computed(
     segment.add(added, builder.names)
 }
 
-/// An expression whose subqueries read the columns of the query around them under other names.
+/// Returns an expression whose subqueries read the columns of the query around them under other names.
 fn with_outer_columns(mut expr: Expr, renamed: &dyn Fn(&Column) -> Option<Column>) -> Result<Expr> {
     let rename = |expr: Expr| {
         expr.transform_down(|part| match part {

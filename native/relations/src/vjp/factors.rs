@@ -31,7 +31,7 @@ pub struct Factored {
 }
 
 impl<'a> Products<'a> {
-    /// Those of an aggregate of sums, averages and counts, over a join with conditions above it.
+    /// Creates those of an aggregate of sums, averages and counts, over a join with conditions above it.
     ///
     /// # Errors
     /// If the type of an expression is not known.
@@ -48,7 +48,7 @@ impl<'a> Products<'a> {
         Ok(Self { aggregate, join, conditions, of_calls })
     }
 
-    /// The factors of a side that are no columns of it, each once.
+    /// Returns the factors of a side that are no columns of it, each once.
     pub fn computed_of(&self, side: usize) -> Vec<&Expr> {
         let mut found = vec![];
         for factor in self.of_calls.iter().flatten().filter_map(|factors| factors.of_sides[side].as_ref()) {
@@ -60,7 +60,7 @@ impl<'a> Products<'a> {
         found
     }
 
-    /// The aggregate over a join in which these sides have their factors as columns, beside those that are read of them.
+    /// Returns the aggregate over a join in which these sides have their factors as columns, beside those that are read of them.
     ///
     /// # Errors
     /// If the plan cannot be put together again.
@@ -101,7 +101,7 @@ impl<'a> Products<'a> {
         Ok(Factored { aggregate, sides: factored })
     }
 
-    /// The calls over columns in the place of factors.
+    /// Returns the calls over columns in the place of factors.
     fn calls_over(&self, known: &[Vec<(&Expr, Column)>; 2], names: &mut Names) -> Result<Vec<Expr>> {
         let mut calls = vec![];
         for (call, factors) in self.aggregate.aggr_expr.iter().zip(&self.of_calls) {
@@ -130,7 +130,7 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// Those of an expression over a join, all of them DOUBLE; none if it is no such product.
+    /// Returns those of an expression over a join, all of them DOUBLE; none if it is no such product.
     ///
     /// # Errors
     /// If the type of an expression is not known.
@@ -151,7 +151,7 @@ impl Factors {
         Ok(are_double.then_some(found))
     }
 
-    /// The product with columns in the place of factors; none if it has none of them.
+    /// Returns the product with columns in the place of factors; none if it has none of them.
     fn over(&self, known: &[Vec<(&Expr, Column)>; 2]) -> Option<Expr> {
         let mut is_replaced = false;
         let factors = self.of_sides.iter().zip(known).filter_map(|(factor, known)| {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::vocabulary::names::columns;
 
-/// The union that an aggregate over grouping sets is, or its one set; nothing for other aggregates.
+/// Returns the union that an aggregate over grouping sets is, or its one set; nothing for other aggregates.
 pub fn apart(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
     let [Expr::GroupingSet(grouping)] = aggregate.group_expr.as_slice() else { return Ok(None) };
     let keys = grouping_set_to_exprlist(&aggregate.group_expr)?;
@@ -50,7 +50,7 @@ fn sets(grouping: &GroupingSet) -> Vec<Vec<Expr>> {
     }
 }
 
-/// The groups by one set, with the columns of the aggregate over all of them.
+/// Returns the groups by one set, with the columns of the aggregate over all of them.
 fn groups(aggregate: &Aggregate, keys: &[&Expr], set: &[Expr]) -> Result<LogicalPlan> {
     let mut functions = aggregate.aggr_expr.clone();
     if set.is_empty() && functions.is_empty() {
@@ -77,7 +77,7 @@ fn groups(aggregate: &Aggregate, keys: &[&Expr], set: &[Expr]) -> Result<Logical
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(groups)))?))
 }
 
-/// The first rows of groups.
+/// Returns the first rows of groups.
 ///
 /// ```text
 /// DistinctOn: on_expr=[[g]], select_expr=[[x]], sort_expr=[[g, t]]

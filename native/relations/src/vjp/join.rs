@@ -12,8 +12,8 @@ use super::nodes::Node;
 use super::segment::{Segment, null_safe_keys};
 use crate::vocabulary::names::{Names, columns};
 
-/// A row of a join has a row of each side, and each row's cotangents are those of all rows of the join that it is in. A side that has
-/// no row there gets none.
+/// Linearizes a join: a row has a row of each side, and each row's cotangents are those of all rows of the join that it
+/// is in. A side that has no row there gets none.
 pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Segment> {
     let [mut left, mut right] = [builder.segment(&join.left)?, builder.segment(&join.right)?];
     let mut on = vec![];
@@ -67,7 +67,7 @@ pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Seg
     if volatile { builder.stored(node, segment) } else { Ok(segment) }
 }
 
-/// The column that says of each row of the left side whether it has a partner, under a name of its own.
+/// Returns the column that says of each row of the left side whether it has a partner, under a name of its own.
 fn marked(plan: &mut LogicalPlan, names: &mut Names) -> Result<Column> {
     let name = names.part("mark");
     let mut exprs = columns(plan.schema());
@@ -77,7 +77,7 @@ fn marked(plan: &mut LogicalPlan, names: &mut Names) -> Result<Column> {
     Ok(Column::new_unqualified(name))
 }
 
-/// The condition of a join over the segments of both sides.
+/// Returns the condition of a join over the segments of both sides.
 fn condition(builder: &mut SegmentBuilder, filter: &Expr, join: &Join, sides: [&Segment; 2]) -> Result<Expr> {
     let both = join.left.schema().join(join.right.schema())?;
     let columns = sides.iter().flat_map(|side| &side.columns).cloned().collect();

@@ -19,7 +19,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// An expression whose cotangents are its own, each times a partial derivative, none if 0 may meet a derivative that is infinite.
+    /// Returns an expression whose cotangents are its own, each times a partial derivative, none if 0 may meet a derivative that is
+    /// infinite.
     pub fn of(expr: &Expr, segment: &Segment) -> Result<Option<Self>> {
         let varies = |expr: &Expr| !segment.varying_in(expr).is_empty();
         let mut filled = vec![];
@@ -36,7 +37,7 @@ impl Linear {
         Ok(is_smooth(&known.data, segment.plan.schema(), varying)?.then_some(Self { filled }))
     }
 
-    /// The partial derivative by a column, where there is one.
+    /// Returns the partial derivative by a column, where there is one.
     pub fn partial(&self, input: &Column, derivative: Expr) -> Result<Expr> {
         let filled = self.filled.iter().filter(|filled| columns_followed(filled).contains(input));
         match conjunction(filled.map(|filled| filled.clone().is_not_null())) {
@@ -61,8 +62,9 @@ fn chosen(expr: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
-/// The column that an expression takes unless it is NULL, if what takes its place then does not vary: `w.val` of `COALESCE(w.val, 0)`.
-/// A column alone, as there is nothing to differentiate by where it is NULL: in `w.val + COALESCE(w.val * w.u, 0)` there is.
+/// Returns the column that an expression takes unless it is NULL, if what takes its place then does not vary: `w.val` of
+/// `COALESCE(w.val, 0)`. A column alone, as there is nothing to differentiate by where it is NULL: in `w.val + COALESCE(w.val * w.u,
+/// 0)` there is.
 fn taken(expr: &Expr, varies: impl Fn(&Expr) -> bool) -> Option<Expr> {
     let Expr::Case(case) = expr else { return None };
     let [(condition, first), others @ ..] = case.when_then_expr.as_slice() else { return None };
@@ -72,7 +74,7 @@ fn taken(expr: &Expr, varies: impl Fn(&Expr) -> bool) -> Option<Expr> {
         .then(|| first.as_ref().clone())
 }
 
-/// Whether an expression is a column, in whatever precision.
+/// Returns whether an expression is a column, in whatever precision.
 fn is_column(expr: &Expr) -> bool {
     match expr {
         Expr::Column(_) => true,

@@ -76,18 +76,18 @@ fn check_is_the_same(plan: &LogicalPlan) -> Result<()> {
 }
 
 impl<'a> SegmentBuilder<'a> {
-    /// A builder that makes segments by a rule for each kind of node.
+    /// Creates a builder that makes segments by a rule for each kind of node.
     pub fn new(names: &'a mut Names, variables: &'a [RowVariable], residuals: &'a mut Residuals, rule: Rule) -> Self {
         Self { names, variables, residuals, contracts: false, readers: 1, around: vec![], rule }
     }
 
-    /// The segment of the one row that a scalar subquery is, none if it does not read the rows of a variable.
+    /// Returns the segment of the one row that a scalar subquery is, none if it does not read the rows of a variable.
     pub fn value(&mut self, subquery: &Subquery) -> Result<Option<Segment>> {
         let node = self.residuals.enter(&subquery.subquery, self.variables)?;
         node.reads.then(|| self.subquery(subquery)).transpose()
     }
 
-    /// The numbered rows of a query, none if it does not read the rows of a variable.
+    /// Returns the numbered rows of a query, none if it does not read the rows of a variable.
     pub fn values(&mut self, query: &LogicalPlan) -> Result<Option<Values>> {
         if !self.residuals.enter(query, self.variables)?.reads {
             return Ok(None);
@@ -108,7 +108,7 @@ impl<'a> SegmentBuilder<'a> {
         Ok(Some(Values { plan, varying }))
     }
 
-    /// The segment of the one row that a scalar subquery is.
+    /// Returns the segment of the one row that a scalar subquery is.
     pub fn subquery(&mut self, subquery: &Subquery) -> Result<Segment> {
         if !subquery.outer_ref_columns.is_empty() {
             return correlated(subquery);
@@ -117,12 +117,12 @@ impl<'a> SegmentBuilder<'a> {
         if segment.single { Ok(segment) } else { self.first_of_one(segment) }
     }
 
-    /// What is known of a node of the value.
+    /// Returns what is known of a node of the value.
     pub fn node(&mut self, plan: &LogicalPlan) -> Result<Node> {
         self.residuals.node(plan, self.variables)
     }
 
-    /// The segment of a plan.
+    /// Returns the segment of a plan.
     #[recursive::recursive]
     pub fn segment(&mut self, plan: &LogicalPlan) -> Result<Segment> {
         let node = self.node(plan)?;
@@ -138,7 +138,7 @@ impl<'a> SegmentBuilder<'a> {
         }
     }
 
-    /// The number of the variable whose rows a node scans, and the rows.
+    /// Returns the number of the variable whose rows a node scans, and the rows.
     pub fn variable(&self, plan: &LogicalPlan) -> Option<(usize, Stored)> {
         if let Some(begin) = &self.residuals.begin {
             return begin.is_scan(plan).then(|| (0, begin.before.clone()));
@@ -158,7 +158,7 @@ impl<'a> SegmentBuilder<'a> {
         built
     }
 
-    /// Whether a plan reads the rows of a variable, in an iteration also one around it.
+    /// Returns whether a plan reads the rows of a variable, in an iteration also one around it.
     pub fn varies(&mut self, plan: &LogicalPlan) -> Result<bool> {
         let mut varies = self.node(plan)?.reads;
         for residuals in &mut self.around {
@@ -214,7 +214,7 @@ impl<'a> SegmentBuilder<'a> {
         Ok(Some(Segment { single, ..segment }))
     }
 
-    /// The residual around that has the rows of a plan, if it varies there.
+    /// Returns the residual around that has the rows of a plan, if it varies there.
     fn stored_around(&mut self, plan: &LogicalPlan) -> Result<Option<Around>> {
         let node = self.node(plan)?;
         let segment = match node.reads {
@@ -235,7 +235,7 @@ impl<'a> SegmentBuilder<'a> {
         Ok(Some(Around { node, residual, width, single }))
     }
 
-    /// What does not vary. It is computed once if it is much to compute, or if it might be other rows the second time.
+    /// Returns what does not vary. It is computed once if it is much to compute, or if it might be other rows the second time.
     fn constant(&mut self, node: Node, plan: &LogicalPlan) -> Result<Segment> {
         if !self.around.is_empty() {
             check_is_the_same(plan)?;
@@ -252,25 +252,26 @@ impl<'a> SegmentBuilder<'a> {
         self.read_anew(node, residual, segment.columns.len())
     }
 
-    /// The rows of a segment computed once, because they might be others the second time, or for several readers.
+    /// Returns the rows of a segment computed once, because they might be others the second time, or for several readers.
     pub fn stored(&mut self, node: Node, segment: Segment) -> Result<Segment> {
         let width = segment.columns.len();
         let residual = self.rows(segment)?;
         self.read_anew(node, residual, width)
     }
 
-    /// A residual with the rows of a segment.
+    /// Returns a residual with the rows of a segment.
     pub fn rows(&mut self, segment: Segment) -> Result<ResidualId> {
         self.rows_with(segment, vec![])
     }
 
-    /// A residual with the rows of a segment, of which some columns are sums over frames of them.
+    /// Returns a residual with the rows of a segment, of which some columns are sums over frames of them.
     pub fn rows_with(&mut self, segment: Segment, sums: Vec<FramedSum>) -> Result<ResidualId> {
         let (stored, rows) = Rows::computed(segment, sums, self.names)?;
         Ok(self.residuals.add(stored, Kind::Rows(rows)))
     }
 
-    /// A residual with the groups of the rows of a segment: first their keys, then the aggregates, each with the call as the user wrote it.
+    /// Returns a residual with the groups of the rows of a segment: first their keys, then the aggregates, each with the call as the user
+    /// wrote it.
     pub fn groups(
         &mut self,
         below: Segment,
@@ -282,13 +283,13 @@ impl<'a> SegmentBuilder<'a> {
         Ok(self.residuals.add(stored, Kind::Groups(groups)))
     }
 
-    /// The first reader of a residual that a node with so many columns is.
+    /// Returns the first reader of a residual that a node with so many columns is.
     pub fn read_anew(&mut self, node: Node, residual: ResidualId, width: usize) -> Result<Segment> {
         self.residuals.know(node, residual, width);
         self.residuals.reader(residual, width, self.names)
     }
 
-    /// The one row of a segment that has at most one, NULL if it has none. More are an error when the query runs.
+    /// Returns the one row of a segment that has at most one, NULL if it has none. More are an error when the query runs.
     fn first_of_one(&mut self, below: Segment) -> Result<Segment> {
         let Some(value) = below.columns.first().cloned() else { return plan_err!("a subquery has no column") };
         let calls = [first_value(Expr::Column(value), vec![]), count_all()].into_iter().filter_map(|expr| {

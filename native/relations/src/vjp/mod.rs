@@ -58,7 +58,7 @@ pub use segment::{Segment, joined};
 pub use sides::in_two_sides;
 pub use sweep::{Sweeping, check_float, gradients};
 
-/// The segment of the one row that a scalar subquery is, none if it does not read the rows of a variable.
+/// Returns the segment of the one row that a scalar subquery is, none if it does not read the rows of a variable.
 ///
 /// # Errors
 /// If gradients by row cannot pass through a node of it.
@@ -74,7 +74,7 @@ pub fn value(
     builder.value(subquery)
 }
 
-/// The rows of a query, each of which has values that vary for themselves, none if it does not read the rows of a variable.
+/// Returns the rows of a query, each of which has values that vary for themselves, none if it does not read the rows of a variable.
 ///
 /// # Errors
 /// If gradients by row cannot pass through a node of it.
@@ -90,7 +90,7 @@ pub fn values(
     builder.values(query)
 }
 
-/// What each kind of node is in reverse mode, if its rows depend on those of a variable.
+/// Returns what each kind of node is in reverse mode, if its rows depend on those of a variable.
 fn rule(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<Segment> {
     match plan {
         LogicalPlan::Projection(projection) => projection::projection(builder, node, projection),

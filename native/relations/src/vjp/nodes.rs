@@ -51,7 +51,7 @@ impl Nodes {
         self.of(plan, is_variable)
     }
 
-    /// How often the plan has a node.
+    /// Returns how often the plan has a node.
     pub fn times(&self, node: Node) -> usize {
         self.times.get(&node.id).copied().unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl Nodes {
         self.kept.extend(other.kept.iter().cloned());
     }
 
-    /// A node of the plan that has been entered, or of a relation that it reads.
+    /// Returns a node of the plan that has been entered, or of a relation that it reads.
     #[recursive::recursive]
     pub fn of(&mut self, plan: &LogicalPlan, is_variable: IsVariable) -> Result<Node> {
         if let Some(node) = self.seen.get(&std::ptr::from_ref(plan)) {

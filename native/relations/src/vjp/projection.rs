@@ -9,7 +9,8 @@ use super::linearize::SegmentBuilder;
 use super::nodes::Node;
 use super::segment::Segment;
 
-/// A row has the columns that are computed from it, through which cotangents pass by the sweep of the calculus.
+/// Linearizes a projection: a row has the columns that are computed from it, through which cotangents pass by the sweep
+/// of the calculus.
 pub fn projection(builder: &mut SegmentBuilder, node: Node, projection: &Projection) -> Result<Segment> {
     let Projection { expr, input, .. } = projection;
     let mut segment = builder.segment(input)?;

@@ -15,8 +15,9 @@ use crate::shared_relation::{self, Given, SharedRelation, each_rewritten, read_f
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::work_table::is_work_table;
 
-/// The rows of all iterations are a residual. An iteration has residuals of its own, which are kept for each iteration, so that the cotangents
-/// of its rows find the rows that they are of, and nothing is computed twice.
+/// Linearizes a recursive query: the rows of all iterations are a residual. An iteration has residuals of its own,
+/// which are kept for each iteration, so that the cotangents of its rows find the rows that they are of, and nothing is
+/// computed twice.
 ///
 /// ```text
 /// RecursiveQuery: r                 Iterations: r
@@ -75,12 +76,12 @@ fn check(query: &RecursiveQuery) -> Result<()> {
     Ok(())
 }
 
-/// The positions of the columns of a residual that vary.
+/// Returns the positions of the columns of a residual that vary.
 fn varying(residuals: &Residuals, residual: ResidualId) -> BTreeSet<usize> {
     residuals.all()[residual].stored.varying.iter().copied().collect()
 }
 
-/// The columns of a recursive query, under names of their own.
+/// Returns the columns of a recursive query, under names of their own.
 fn fields(query: &RecursiveQuery, names: &mut Names) -> Schema {
     let next = query.recursive_term.schema().fields();
     let fields = query.static_term.schema().fields().iter().zip(next).map(|(field, next)| {
@@ -90,7 +91,7 @@ fn fields(query: &RecursiveQuery, names: &mut Names) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// The rows of a residual: the first columns, and the number of the row.
+/// Returns the rows of a residual: the first columns, and the number of the row.
 fn numbered(stored: &Stored, width: usize) -> Result<LogicalPlan> {
     let scan = stored.relation.scan()?;
     let all = columns(scan.schema());
@@ -98,7 +99,7 @@ fn numbered(stored: &Stored, width: usize) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(scan))?))
 }
 
-/// The residuals of an iteration if these columns of the rows before vary, that with its rows, and the table of the rows before.
+/// Returns the residuals of an iteration if these columns of the rows before vary, that with its rows, and the table of the rows before.
 fn iteration(
     builder: &mut SegmentBuilder,
     query: &RecursiveQuery,

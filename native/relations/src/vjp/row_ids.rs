@@ -41,7 +41,7 @@ pub struct RowVariable {
 }
 
 impl RowVariable {
-    /// The variables that columns of a node are, as it stands in FROM. There it may have more columns than the `origin` that
+    /// Creates the variables that columns of a node are, as it stands in FROM. There it may have more columns than the `origin` that
     /// subqueries read: numbers of rows of what it is computed from. `computed` is what it computes, without calls of the operators.
     pub fn of(
         origin: Relation,
@@ -61,46 +61,46 @@ impl RowVariable {
         Ok(Self { origin, shown, columns: variables, relation, table, scans: RefCell::default() })
     }
 
-    /// The numbered rows.
+    /// Returns the numbered rows.
     pub fn relation(&self) -> &Arc<SharedRelation> {
         &self.relation
     }
 
-    /// A scan of the numbered rows: the columns of the origin in their order, and the number of the row.
+    /// Returns a scan of the numbered rows: the columns of the origin in their order, and the number of the row.
     pub fn scan(&self) -> Result<LogicalPlan> {
         self.relation.scan_of(&self.table)
     }
 
-    /// Whether a node scans the numbered rows.
+    /// Returns whether a node scans the numbered rows.
     pub fn is_scan(&self, plan: &LogicalPlan) -> bool {
         SharedRelation::scanned_by(plan).is_some_and(|relation| Arc::ptr_eq(&relation, &self.relation))
     }
 
-    /// Whether a plan, a subquery or a shared relation in it reads the numbered rows.
+    /// Returns whether a plan, a subquery or a shared relation in it reads the numbered rows.
     pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
         SharedRelation::any_node_in(plan, &|node| self.is_scan(node))
     }
 
-    /// A relation that is computed from it, reading the numbered rows.
+    /// Returns a relation that is computed from it, reading the numbered rows.
     pub fn substituted_in(&self, other: &mut Relation) -> Result<()> {
         let node = std::mem::take(&mut other.node);
         other.node = self.reading_numbered(node, other.place())?;
         Ok(())
     }
 
-    /// The plan with every reference to the relation reading the numbered rows.
+    /// Returns the plan with every reference to the relation reading the numbered rows.
     pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         self.reading_numbered(plan, &Place::default())
     }
 
-    /// A plan in a place, reading the numbered rows, as the CTEs that it scans do.
+    /// Returns a plan in a place, reading the numbered rows, as the CTEs that it scans do.
     fn reading_numbered(&self, plan: LogicalPlan, place: &Place) -> Result<LogicalPlan> {
         let replaced = |plan, place: &Place| self.origin.replaced(plan, place, &|node| self.stand_in(node, None));
         let plan = common_rewritten(plan, &mut |plan| replaced(plan, &Place::default()))?;
         Ok(replaced(plan, place)?.data)
     }
 
-    /// What reads the numbered rows in the place of a node, with the number of the row under a name of its own.
+    /// Returns what reads the numbered rows in the place of a node, with the number of the row under a name of its own.
     fn stand_in(&self, node: &LogicalPlan, row: Option<&str>) -> Result<LogicalPlan> {
         let columns_of = node.schema();
         let scan = match self.scans.borrow_mut().entry(occurrences(node)) {
@@ -120,8 +120,8 @@ impl RowVariable {
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(scan))?))
     }
 
-    /// The plan with the number of the row that a column, one of the variables, is of, as one more column. A column of a union
-    /// comes from several places, of which `place` is one.
+    /// Returns the plan with the number of the row that a column, one of the variables, is of, as one more column. A column of
+    /// a union comes from several places, of which `place` is one.
     ///
     /// ```text
     /// Filter: w.val > 0                     Filter: w.val > 0
@@ -177,7 +177,7 @@ impl RowVariable {
         Ok((plan, Reference { number, groups }))
     }
 
-    /// A union with the number of the row that a column is of in one of its branches, NULL in the others.
+    /// Returns a union with the number of the row that a column is of in one of its branches, NULL in the others.
     fn in_branch(
         &self,
         union: &Union,
@@ -285,8 +285,8 @@ pub struct Reference {
     pub groups: Option<LogicalPlan>,
 }
 
-/// Whether each row of a variable comes into one group of the rows of a plan only, whichever the keys, and into the same when it is
-/// computed again. A join may repeat rows, which only a key of theirs keeps together.
+/// Returns whether each row of a variable comes into one group of the rows of a plan only, whichever the keys, and into the same
+/// when it is computed again. A join may repeat rows, which only a key of theirs keeps together.
 fn is_in_one_group(plan: &LogicalPlan, is_only_key: bool) -> Result<bool> {
     let mut is = true;
     plan.apply_with_subqueries(|node| {

@@ -61,12 +61,12 @@ pub struct Leaf {
 }
 
 impl Segment {
-    /// A segment of what does not vary.
+    /// Returns a segment of what does not vary.
     pub fn constant(plan: LogicalPlan, columns: Vec<Column>, single: bool) -> Self {
         Self { plan, columns, varying: BTreeSet::new(), steps: vec![], leaves: vec![], single }
     }
 
-    /// A shared relation as a segment of constants, its columns under names of their own.
+    /// Returns a shared relation as a segment of constants, its columns under names of their own.
     pub fn reading(relation: &Arc<SharedRelation>, names: &mut Names) -> Result<Self> {
         let named: Vec<_> = relation.columns().map(|column| names.part(column)).collect();
         let plan = relation.scan_as(named)?;
@@ -74,7 +74,7 @@ impl Segment {
         Ok(Self::constant(plan, columns, false))
     }
 
-    /// The columns that vary of those that an expression reads.
+    /// Returns the columns that vary of those that an expression reads.
     pub fn varying_in(&self, expr: &Expr) -> Vec<Column> {
         let mut read: Vec<_> =
             columns_followed(expr).into_iter().filter(|column| self.varying.contains(&column.name)).collect();
@@ -82,7 +82,7 @@ impl Segment {
         read
     }
 
-    /// Whether an expression over the segment varies.
+    /// Returns whether an expression over the segment varies.
     pub fn varies(&self, expr: &Expr) -> Result<bool> {
         Ok(!self.varying_in(expr).is_empty() && can_vary(&expr.get_type(self.plan.schema())?))
     }
@@ -112,7 +112,7 @@ impl Segment {
         Ok(found)
     }
 
-    /// An expression that reads the tangents of pairs that vary as columns.
+    /// Returns an expression that reads the tangents of pairs that vary as columns.
     fn with_tangents_of_pairs(&mut self, expr: Expr, names: &mut Names) -> Result<Expr> {
         let read = expr.transform_down(|part| {
             let pair = match pair_of_tangent(&part) {
@@ -128,7 +128,7 @@ impl Segment {
         Ok(read.data)
     }
 
-    /// An expression that varies and reads what it draws as columns: a sweep evaluates it again.
+    /// Returns an expression that varies and reads what it draws as columns: a sweep evaluates it again.
     ///
     /// ```text
     /// CASE WHEN random() < 0.5 THEN 0 ELSE val END  ->  CASE WHEN ∂drawn < 0.5 THEN 0 ELSE val END
@@ -150,7 +150,7 @@ impl Segment {
         Ok(read.data)
     }
 
-    /// These columns, each once: those that are repeated, as in `SELECT x, x AS y`, under names of their own.
+    /// Returns these columns, each once: those that are repeated, as in `SELECT x, x AS y`, under names of their own.
     pub fn apart(&mut self, wanted: Vec<Column>, names: &mut Names) -> Result<Vec<Column>> {
         let mut added = vec![];
         let mut apart: Vec<Column> = vec![];
@@ -217,7 +217,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The pairs of rows of two segments that fulfil a condition. The columns are those of both.
+    /// Returns the pairs of rows of two segments that fulfil a condition. The columns are those of both.
     pub fn joined(
         mut self,
         mut other: Self,
@@ -234,7 +234,7 @@ impl Segment {
     }
 }
 
-/// A relation as a segment of constants, its columns under names of their own.
+/// Returns a relation as a segment of constants, its columns under names of their own.
 pub fn renamed(plan: LogicalPlan, names: &mut Names) -> Result<Segment> {
     let exprs = columns(plan.schema());
     let plan = named(plan, &exprs, names)?;
@@ -257,18 +257,18 @@ impl RenamedRows {
         Ok(Self { plan, names: before.into_iter().zip(columns).collect() })
     }
 
-    /// What a column is called in the copy.
+    /// Returns what a column is called in the copy.
     pub fn column(&self, column: &Column) -> Option<&Column> {
         self.names.get(column)
     }
 
-    /// An expression over the rows as one over the copy.
+    /// Returns an expression over the rows as one over the copy.
     pub fn over(&self, expr: Expr) -> Result<Expr> {
         replace_col(expr, &self.names.iter().collect())
     }
 }
 
-/// A join of two plans whose columns have different names.
+/// Returns a join of two plans whose columns have different names.
 pub fn joined(
     left: LogicalPlan,
     right: LogicalPlan,

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 
-/// The aggregate over a join of two sides, if it is over inner joins of more relations that can be so divided, and is not yet.
+/// Returns the aggregate over a join of two sides, if it is over inner joins of more relations that can be so divided, and is not yet.
 ///
 /// ```text
 /// Aggregate: e.row, u.dim, sum(e.val / t.t * u.val)      Aggregate: e.row, u.dim, sum(e.val / t.t * u.val)
@@ -87,17 +87,17 @@ impl Joined {
         Some(())
     }
 
-    /// The relation that has a column.
+    /// Returns the relation that has a column.
     fn of(&self, column: &Column) -> Option<usize> {
         self.relations.iter().position(|relation| relation.schema().has_column(column))
     }
 
-    /// The relations whose columns an expression reads.
+    /// Returns the relations whose columns an expression reads.
     fn read(&self, expr: &Expr) -> Numbers {
         expr.column_refs().into_iter().filter_map(|column| self.of(column)).collect()
     }
 
-    /// Columns that are equal to a column, and the column.
+    /// Returns columns that are equal to a column, and the column.
     fn equal_to(&self, column: &Column) -> Vec<Column> {
         let mut equal = vec![column.clone()];
         let mut looked = 0;
@@ -113,7 +113,7 @@ impl Joined {
         equal
     }
 
-    /// The columns that have to be equal.
+    /// Returns the columns that have to be equal.
     fn equalities(&self) -> impl Iterator<Item = [&Column; 2]> {
         self.conditions.iter().filter_map(|condition| match condition {
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => match (left.as_ref(), right.as_ref()) {
@@ -124,8 +124,8 @@ impl Joined {
         })
     }
 
-    /// The relations in two sides that have keys of groups each. One goes with the only other that it is joined to, if it has at most one
-    /// row for each of that, or no key of its own.
+    /// Returns the relations in two sides that have keys of groups each. One goes with the only other that it is joined to, if it has at
+    /// most one row for each of that, or no key of its own.
     fn sides(&self, keys: &[Column]) -> Option<[Numbers; 2]> {
         let mut sides: Vec<Numbers> = (0..self.relations.len()).map(|number| [number].into()).collect();
         while sides.len() > 2 {
@@ -152,7 +152,7 @@ impl Joined {
         (have_keys && self.equalities().any(is_between)).then_some([a, b])
     }
 
-    /// The side with relations that those of a side are joined to, if it is one only.
+    /// Returns the side with relations that those of a side are joined to, if it is one only.
     fn only_neighbour(&self, side: &Numbers, sides: &[Numbers]) -> Option<usize> {
         let mut found = BTreeSet::new();
         for condition in &self.conditions {
@@ -165,7 +165,7 @@ impl Joined {
         found.pop_first().filter(|_| found.is_empty())
     }
 
-    /// Whether a relation has at most one row for each of a side.
+    /// Returns whether a relation has at most one row for each of a side.
     fn is_one_for_each(&self, side: &Numbers, of: &Numbers) -> bool {
         let Some(relation) = side.first().filter(|_| side.len() == 1) else { return false };
         let schema = self.relations[*relation].schema();
@@ -181,13 +181,13 @@ impl Joined {
         })
     }
 
-    /// Whether a key of groups is of a side alone.
+    /// Returns whether a key of groups is of a side alone.
     fn has_own_key(&self, side: &Numbers, keys: &[Column]) -> bool {
         let is_of_side = |column: &Column| self.of(column).is_none_or(|of| side.contains(&of));
         keys.iter().any(|key| self.equal_to(key).iter().all(is_of_side))
     }
 
-    /// The join of two sides. Nothing if relations of a side are joined by way of the other one.
+    /// Returns the join of two sides. Nothing if relations of a side are joined by way of the other one.
     fn joined(&self, sides: [Numbers; 2]) -> Result<Option<Arc<LogicalPlan>>> {
         let mut asked = vec![];
         let mut found = vec![];
@@ -221,7 +221,7 @@ impl Joined {
         })
     }
 
-    /// The join of two plans, with the conditions on the relations that they have together and that have not been asked yet.
+    /// Returns the join of two plans, with the conditions on the relations that they have together and that have not been asked yet.
     fn pair(
         &self,
         left: Arc<LogicalPlan>,
@@ -256,13 +256,13 @@ impl Joined {
     }
 }
 
-/// Whether a plan has all columns that an expression reads.
+/// Returns whether a plan has all columns that an expression reads.
 fn has_all(plan: &LogicalPlan, expr: &Expr) -> bool {
     let read = expr.column_refs();
     !read.is_empty() && read.into_iter().all(|column| plan.schema().has_column(column))
 }
 
-/// The one of two columns that is equal to the other.
+/// Returns the one of two columns that is equal to the other.
 fn other<'c>(a: &'c Column, b: &'c Column, column: &Column) -> Option<&'c Column> {
     match column {
         column if column == a => Some(b),
@@ -271,7 +271,7 @@ fn other<'c>(a: &'c Column, b: &'c Column, column: &Column) -> Option<&'c Column
     }
 }
 
-/// Whether the rows of a join are the pairs that fulfil conditions, of which NULL is none.
+/// Returns whether the rows of a join are the pairs that fulfil conditions, of which NULL is none.
 fn is_plain(join: &Join) -> bool {
     let is_known = join.null_equality == NullEquality::NullEqualsNothing || join.on.is_empty();
     join.join_type == JoinType::Inner && is_known && !join.null_aware

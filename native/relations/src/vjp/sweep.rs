@@ -23,9 +23,9 @@ use crate::tangents::linearize::Function;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::{Names, with_columns};
 
-/// The gradients of the first column of a segment, by the number of the variable, without those that it does not vary with. `of` has the
-/// numbers of its rows, each of which has a value with a gradient of its own, unless there is one row only. `tangent` is the `jvp` of a
-/// single expression.
+/// Returns the gradients of the first column of a segment, by the number of the variable, without those that it does not vary with. `of`
+/// has the numbers of its rows, each of which has a value with a gradient of its own, unless there is one row only. `tangent` is the
+/// `jvp` of a single expression.
 pub fn gradients(
     (segment, of): (&Segment, Option<&Column>),
     residuals: &Residuals,
@@ -72,7 +72,7 @@ struct Rows {
     of: Option<Column>,
 }
 
-/// A cotangent of a column that an expression is computed from, NULL where the expression takes branches that do not vary with it.
+/// Returns a cotangent of a column that an expression is computed from, NULL where the expression takes branches that do not vary with it.
 fn where_taken(cotangent: Expr, expr: &Expr, input: &Column, schema: &DFSchema) -> Result<Expr> {
     let mut tangents = Tangents::default();
     tangents.set(schema.index_of_column(input)?, Tangent::One);
@@ -194,8 +194,8 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// The cotangent of what an expression is computed from, of whose derivatives one may be infinite, as in max(sqrt(x)) at 0. Where the
-    /// cotangent is 0, as that of a value which a choice does not take, nothing is contributed, though it be NaN:
+    /// Returns the cotangent of what an expression is computed from, of whose derivatives one may be infinite, as in max(sqrt(x)) at 0.
+    /// Where the cotangent is 0, as that of a value which a choice does not take, nothing is contributed, though it be NaN:
     ///
     /// ```sql
     /// SUM(CASE WHEN isnan(x) THEN 0 ELSE a END)                                 -- over SELECT x, x * w AS a
@@ -215,7 +215,7 @@ impl<'a> Sweep<'a> {
         Ok(nullif(positive_zero(when(is_not_zero(cotangent.clone()), along).end()?), lit(0.0)))
     }
 
-    /// Those contributions that are sums of products over a join, each computed apart.
+    /// Returns those contributions that are sums of products over a join, each computed apart.
     fn contractions(
         &mut self,
         segment: &Segment,
@@ -243,7 +243,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// A cotangent as a column of the rows.
+    /// Returns a cotangent as a column of the rows.
     fn column(&mut self, rows: &mut LogicalPlan, cotangent: Expr) -> Result<Expr> {
         if matches!(cotangent, Expr::Column(_) | Expr::Literal(..)) {
             return Ok(cotangent);
@@ -253,7 +253,7 @@ impl<'a> Sweep<'a> {
         Ok(Expr::Column(Column::new_unqualified(name)))
     }
 
-    /// What the rows of a segment, which are computed once, contribute to several residuals.
+    /// Returns what the rows of a segment, which are computed once, contribute to several residuals.
     fn shared_contributions(
         &mut self,
         contributions: Vec<(&Leaf, Vec<Option<Expr>>)>,
@@ -288,7 +288,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// What the rows of a segment contribute to rows of a residual that it reads.
+    /// Returns what the rows of a segment contribute to rows of a residual that it reads.
     fn contribution(
         &mut self,
         leaf: &Leaf,
@@ -337,7 +337,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// All contributions to the rows of a residual, each row once.
+    /// Returns all contributions to the rows of a residual, each row once.
     fn total(&mut self, contributions: Vec<RowCotangents>) -> Result<Option<RowCotangents>> {
         let several = contributions.len() > 1;
         let mut contributions = contributions.into_iter();
@@ -355,7 +355,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// The error for a column of decimals that varies.
+/// Returns the error for a column of decimals that varies.
 pub fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
     let data_type = schema.qualified_field_from_column(column)?.1.data_type();
     if value_type(data_type).is_decimal() {
@@ -368,7 +368,7 @@ pub fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
     Ok(())
 }
 
-/// The rows that have a row of the leaf, by a column of it that is not NULL but where a join has extended them.
+/// Returns the rows that have a row of the leaf, by a column of it that is not NULL but where a join has extended them.
 fn where_known(rows: LogicalPlan, column: &Column) -> Result<LogicalPlan> {
     let (_, field) = rows.schema().qualified_field_from_column(column)?;
     if !field.is_nullable() {

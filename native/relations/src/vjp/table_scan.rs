@@ -9,7 +9,8 @@ use super::residuals::{Kind, needs_no_residual};
 use super::segment::Segment;
 use crate::shared_relation::SharedRelation;
 
-/// The rows of a variable are a residual that nothing is below, and those of a shared relation are those of its plan.
+/// Linearizes a scan: the rows of a variable are a residual that nothing is below, and those of a shared relation are
+/// those of its plan.
 pub fn table_scan(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<Option<Segment>> {
     if let Some((number, stored)) = builder.variable(plan) {
         let residual = builder.residuals.add(stored, Kind::Variable(number));
@@ -38,7 +39,7 @@ pub fn table_scan(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) 
     read.map(Some)
 }
 
-/// A CTE or view that several places read.
+/// Returns a CTE or view that several places read.
 fn common(builder: &mut SegmentBuilder, node: Node, relation: &SharedRelation) -> Result<Segment> {
     if let Some((residual, width)) = builder.residuals.of(node) {
         let segment = builder.residuals.reader(residual, width, builder.names)?;

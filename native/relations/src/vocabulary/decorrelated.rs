@@ -26,7 +26,7 @@ use super::identity::{Kind, kind_of};
 /// How the names begin that DataFusion's rule `scalar_subquery_to_join` gives.
 const PREFIX: &str = "__scalar_sq_";
 
-/// The subquery that the right side of a join was.
+/// Returns the subquery that the right side of a join was.
 pub fn decorrelated(join: &Join) -> Option<&SubqueryAlias> {
     match join.right.as_ref() {
         LogicalPlan::SubqueryAlias(alias) => {
@@ -38,7 +38,7 @@ pub fn decorrelated(join: &Join) -> Option<&SubqueryAlias> {
     }
 }
 
-/// The subqueries of the node above a plan that have been put beside the plan's rows.
+/// Returns the subqueries of the node above a plan that have been put beside the plan's rows.
 pub fn decorrelated_beside(mut plan: &LogicalPlan) -> Vec<&SubqueryAlias> {
     let mut found = vec![];
     while let LogicalPlan::Join(join) = plan
@@ -50,7 +50,7 @@ pub fn decorrelated_beside(mut plan: &LogicalPlan) -> Vec<&SubqueryAlias> {
     found
 }
 
-/// The scalar subqueries that an expression reads, but for those that it stops.
+/// Returns the scalar subqueries that an expression reads, but for those that it stops.
 pub fn subqueries_read(expression: &Expr) -> Result<Vec<&LogicalPlan>> {
     let mut queries: Vec<&LogicalPlan> = vec![];
     expression.apply(|part| {
@@ -64,7 +64,7 @@ pub fn subqueries_read(expression: &Expr) -> Result<Vec<&LogicalPlan>> {
     Ok(queries)
 }
 
-/// The queries that an expression over a plan reads: its scalar subqueries, and those that have been taken apart.
+/// Returns the queries that an expression over a plan reads: its scalar subqueries, and those that have been taken apart.
 pub fn queries_read<'p>(expression: &'p Expr, input: &'p LogicalPlan) -> Result<Vec<&'p LogicalPlan>> {
     let mut queries = subqueries_read(expression)?;
     let read = columns_followed(expression);

@@ -5,7 +5,7 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{Expr, Operator, binary_expr, cast};
 use datafusion_functions::string::expr_fn::concat;
 
-/// The expression without the names that it has been given.
+/// Returns the expression without the names that it has been given.
 pub fn unaliased(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => unaliased(&alias.expr),
@@ -13,7 +13,7 @@ pub fn unaliased(expr: &Expr) -> &Expr {
     }
 }
 
-/// Whether an aggregate is the value of one row of a group, chosen by the order of the rows.
+/// Returns whether an aggregate is the value of one row of a group, chosen by the order of the rows.
 pub fn is_of_one_row(aggregate: &Expr) -> bool {
     match unaliased(aggregate) {
         Expr::AggregateFunction(call) => {
@@ -23,8 +23,8 @@ pub fn is_of_one_row(aggregate: &Expr) -> bool {
     }
 }
 
-/// An expression of this type in which, if it is a float, both zeros are one: DataFusion orders -0.0 before 0.0, which are the
-/// same number.
+/// Returns an expression of this type in which, if it is a float, both zeros are one: DataFusion orders -0.0 before 0.0, which
+/// are the same number.
 pub fn one_zero(expr: Expr, data_type: &DataType) -> Result<Expr> {
     if !data_type.is_floating() {
         return Ok(expr);
@@ -33,7 +33,7 @@ pub fn one_zero(expr: Expr, data_type: &DataType) -> Result<Expr> {
     Ok(binary_expr(expr, Operator::Plus, zero))
 }
 
-/// An expression of this type that is an error when the query runs, which shows these values one after the other.
+/// Returns an expression of this type that is an error when the query runs, which shows these values one after the other.
 ///
 /// The first value begins with the name of a kind of refusal, by which bindings make an exception of the error. What it shows cannot
 /// be converted to the type, and one of the values has to be no literal: a constant the planner would compute.

@@ -10,13 +10,13 @@ use super::nodes::any_node_behind;
 /// With this the name of every added column starts.
 const MARK: char = '∂';
 
-/// Whether a name looks like that of a column that has been added. A statement may have columns that are called likewise, which
-/// [`OwnNames`] and [`Names`] know.
+/// Returns whether a name looks like that of a column that has been added. A statement may have columns that are called
+/// likewise, which [`OwnNames`] and [`Names`] know.
 pub fn is_added(name: &str) -> bool {
     name.starts_with(MARK)
 }
 
-/// The name of a column that has been added, without the number that tells it from others of the same name.
+/// Returns the name of a column that has been added, without the number that tells it from others of the same name.
 pub fn unnumbered(name: &str) -> &str {
     match name.rsplit_once(" #") {
         Some((name, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => name,
@@ -29,7 +29,7 @@ pub fn unnumbered(name: &str) -> &str {
 pub struct OwnNames(HashSet<String>);
 
 impl OwnNames {
-    /// Those of a statement, in whose plan nothing has been added yet.
+    /// Creates those of a statement, in whose plan nothing has been added yet.
     pub fn of(plan: &LogicalPlan) -> Result<Self> {
         let mut own = HashSet::new();
         any_node_behind(plan, |node| {
@@ -40,7 +40,7 @@ impl OwnNames {
         Ok(Self(own))
     }
 
-    /// Whether a column of this name has been added.
+    /// Returns whether a column of this name has been added.
     pub fn are_without(&self, name: &str) -> bool {
         is_added(name) && !self.0.contains(name)
     }
@@ -57,25 +57,25 @@ pub struct Names {
 }
 
 impl Names {
-    /// Names beside those in a plan.
+    /// Returns names beside those in a plan.
     pub fn of(plan: &LogicalPlan) -> Result<Self> {
         let OwnNames(taken) = OwnNames::of(plan)?;
         Ok(Self { taken, given: HashSet::new(), numbers: HashMap::new() })
     }
 
-    /// The name of the tangent of a column by a variable.
+    /// Returns the name of the tangent of a column by a variable.
     pub fn tangent(&mut self, column: &str, variable: &str) -> String {
         self.fresh(&format!("{MARK}{column}/{MARK}{variable}"))
     }
 
-    /// The name of something a tangent is computed from.
+    /// Returns the name of something a tangent is computed from.
     pub fn part(&mut self, what: &str) -> String {
         // What has been added before goes by the same name with another number.
         let plain = unnumbered(what.trim_start_matches(MARK));
         self.fresh(&format!("{MARK}{plain}"))
     }
 
-    /// The column that is computed by an expression and has a name given here, which `name` gives if there is none yet.
+    /// Returns the column that is computed by an expression and has a name given here, which `name` gives if there is none yet.
     ///
     /// A column of the statement's own is none, even if it has that value: it may be a variable. In
     /// `SELECT x * z AS y, grad(x * z, x) AS g`, `g` is not the tangent of `y`, so that `y` does not vary with `g`.
@@ -92,7 +92,7 @@ impl Names {
         Column::new_unqualified(name)
     }
 
-    /// The names given here to columns among those that are computed, by what computes them.
+    /// Returns the names given here to columns among those that are computed, by what computes them.
     pub fn given_to(&self, computed: &[Expr]) -> HashMap<Expr, String> {
         let given = computed.iter().filter_map(|expr| match expr {
             Expr::Alias(alias) if self.given.contains(&alias.name) => Some((*alias.expr.clone(), alias.name.clone())),
@@ -101,7 +101,7 @@ impl Names {
         given.collect()
     }
 
-    /// Whether a name has been given here.
+    /// Returns whether a name has been given here.
     pub fn has_given(&self, name: &str) -> bool {
         self.given.contains(name)
     }
@@ -118,12 +118,12 @@ impl Names {
     }
 }
 
-/// The columns of a schema as expressions.
+/// Returns the columns of a schema as expressions.
 pub fn columns(schema: &DFSchema) -> Vec<Expr> {
     schema.columns().into_iter().map(Expr::Column).collect()
 }
 
-/// The plan with more columns; itself if there are none.
+/// Returns the plan with more columns; itself if there are none.
 pub fn with_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
     if exprs.is_empty() {
         return Ok(plan);
@@ -132,7 +132,7 @@ pub fn with_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> 
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
 }
 
-/// These expressions under names of their own.
+/// Returns these expressions under names of their own.
 pub fn named(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<LogicalPlan> {
     let named = exprs.iter().map(|expr| {
         let name = names.part(&expr.qualified_name().1);
@@ -142,7 +142,7 @@ pub fn named(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<Log
     Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan))?))
 }
 
-/// The columns of a plan, in their order, under the names of a schema.
+/// Returns the columns of a plan, in their order, under the names of a schema.
 pub fn under_names_of(schema: &DFSchema, plan: LogicalPlan) -> Result<LogicalPlan> {
     let columns = columns(plan.schema()).into_iter().zip(schema.iter());
     let exprs = columns.map(|(column, (table, field))| column.alias_qualified(table.cloned(), field.name()));

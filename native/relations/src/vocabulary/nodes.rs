@@ -25,12 +25,12 @@ macro_rules! non_query_nodes {
 
 pub(crate) use non_query_nodes;
 
-/// A node in one line, for messages.
+/// Returns a node in one line, for messages.
 pub fn shown(node: &LogicalPlan) -> String {
     node.display().to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// Whether an expression of a node itself has a subquery.
+/// Returns whether an expression of a node itself has a subquery.
 pub fn has_subquery(node: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     node.apply_subqueries(|_| {
@@ -40,7 +40,7 @@ pub fn has_subquery(node: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Whether an expression of a node itself draws a random number or the like.
+/// Returns whether an expression of a node itself draws a random number or the like.
 pub fn draws_itself(node: &LogicalPlan) -> bool {
     let mut found = false;
     let visited = node.apply_expressions(|expr| {
@@ -51,7 +51,7 @@ pub fn draws_itself(node: &LogicalPlan) -> bool {
     found
 }
 
-/// A node whose expressions have been rewritten, under the names that they have.
+/// Returns a node whose expressions have been rewritten, under the names that they have.
 ///
 /// # Errors
 /// If an expression cannot be rewritten.
@@ -72,7 +72,7 @@ pub fn with_expressions(
     })
 }
 
-/// Whether an expression of a node itself has such a part.
+/// Returns whether an expression of a node itself has such a part.
 ///
 /// # Errors
 /// If an expression cannot be gone through.
@@ -85,7 +85,7 @@ pub fn any_part(node: &LogicalPlan, is: impl Fn(&Expr) -> bool) -> Result<bool> 
     Ok(found)
 }
 
-/// Whether a plan or a subquery in it has such a node.
+/// Returns whether a plan or a subquery in it has such a node.
 ///
 /// # Errors
 /// If the plan cannot be gone through.
@@ -98,7 +98,7 @@ pub fn any_node(plan: &LogicalPlan, mut is: impl FnMut(&LogicalPlan) -> Result<b
     Ok(found)
 }
 
-/// The same with the CTEs and views that are scanned in it, each of them once.
+/// Returns the same with the CTEs and views that are scanned in it, each of them once.
 ///
 /// # Errors
 /// If a plan cannot be gone through.
@@ -126,8 +126,8 @@ fn any_beside(
     })
 }
 
-/// Whether a plan is known to have one row at most. DataFusion counts none for a SELECT without FROM, so that a union of several seems to
-/// have none either.
+/// Returns whether a plan is known to have one row at most. DataFusion counts none for a SELECT without FROM, so that a union of several
+/// seems to have none either.
 #[recursive::recursive]
 pub fn has_one_row_at_most(plan: &LogicalPlan) -> bool {
     match plan {
@@ -146,7 +146,7 @@ pub fn has_one_row_at_most(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// What computes each column of an aggregate: its keys, nothing for the number of the grouping set behind them, its functions.
+/// Returns what computes each column of an aggregate: its keys, nothing for the number of the grouping set behind them, its functions.
 pub fn computed(aggregate: &Aggregate) -> Result<Vec<Option<&Expr>>> {
     let Aggregate { group_expr, aggr_expr, schema, .. } = aggregate;
     let mut computed: Vec<_> = grouping_set_to_exprlist(group_expr)?.into_iter().map(Some).collect();

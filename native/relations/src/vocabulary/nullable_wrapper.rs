@@ -20,7 +20,7 @@ pub fn nullable(expr: Expr) -> Result<Expr> {
     Ok(when(always, expr).end()?.alias_qualified(table, name))
 }
 
-/// The expression that [`nullable`] has been given.
+/// Returns the expression that [`nullable`] has been given.
 pub fn marked(expr: &Expr) -> Option<&Expr> {
     let Expr::Case(case) = expr else { return None };
     let ([(condition, value)], None, None) = (case.when_then_expr.as_slice(), &case.expr, &case.else_expr) else {
@@ -38,13 +38,13 @@ pub fn marked(expr: &Expr) -> Option<&Expr> {
     always.then_some(value)
 }
 
-/// The expression without its names and without what makes it nullable.
+/// Returns the expression without its names and without what makes it nullable.
 pub fn unmarked(expr: &Expr) -> &Expr {
     let named = unaliased(expr);
     marked(named).map_or(named, unmarked)
 }
 
-/// Whether an expression draws a random number or the like. What makes it nullable draws one that changes nothing.
+/// Returns whether an expression draws a random number or the like. What makes it nullable draws one that changes nothing.
 pub fn draws(expr: &Expr) -> bool {
     // Most draw nothing at all.
     is_volatile(expr) && is_volatile(&without_marks(expr))

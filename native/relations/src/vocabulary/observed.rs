@@ -31,8 +31,8 @@ pub fn observer() -> Option<Arc<dyn Observer>> {
     OBSERVER.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The columns of a recursive query that an observer is shown. It sees all that the query has, also those that the query itself does not
-/// read, as a loss often is. Columns that derivatives have added are nobody's business.
+/// Returns the columns of a recursive query that an observer is shown. It sees all that the query has, also those that the query itself
+/// does not read, as a loss often is. Columns that derivatives have added are nobody's business.
 pub fn shown(schema: &SchemaRef) -> Vec<usize> {
     (0..schema.fields().len()).filter(|at| !is_added(schema.field(*at).name())).collect()
 }
@@ -46,12 +46,12 @@ pub struct ObservedWorkTable {
 }
 
 impl ObservedWorkTable {
-    /// The same work table with an observer.
+    /// Creates the same work table with an observer.
     pub fn new(table: &CteWorkTable, observer: Arc<dyn Observer>) -> Self {
         Self { table: CteWorkTable::new(table.name(), table.schema()), observer }
     }
 
-    /// The name of the recursive query.
+    /// Returns the name of the recursive query.
     pub fn name(&self) -> &str {
         self.table.name()
     }
@@ -63,7 +63,7 @@ impl fmt::Debug for ObservedWorkTable {
     }
 }
 
-/// Whether a node scans an observed work table.
+/// Returns whether a node scans an observed work table.
 pub fn is_observed(node: &LogicalPlan) -> bool {
     let LogicalPlan::TableScan(scan) = node else { return false };
     source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<ObservedWorkTable>())

@@ -21,7 +21,7 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// The operators that a plan calls.
+    /// Creates the operators that a plan calls.
     pub fn of(plan: &LogicalPlan, recognize: Recognize) -> Result<Self> {
         let mut operators = Self { recognize, tangents: vec![] };
         operators.extend(plan)?;
@@ -47,12 +47,12 @@ impl Operators {
         Ok(())
     }
 
-    /// Whether it calls none.
+    /// Returns whether it calls none.
     pub fn is_empty(&self) -> bool {
         self.tangents.is_empty()
     }
 
-    /// The number of the operator that an expression calls, and what it makes of its function.
+    /// Returns the number of the operator that an expression calls, and what it makes of its function.
     pub fn called_by(&self, expr: &Expr) -> Option<(usize, Transform)> {
         let Expr::ScalarFunction(call) = expr else { return None };
         let number = |tangent: &Arc<ScalarUDF>| {
@@ -68,29 +68,30 @@ impl Operators {
         Some((number(&call.func)?, Transform::Tangent))
     }
 
-    /// The `jvp` of an operator.
+    /// Returns the `jvp` of an operator.
     pub fn tangent(&self, operator: usize) -> &Arc<ScalarUDF> {
         &self.tangents[operator]
     }
 
-    /// Whether an expression of a node itself calls one of them.
+    /// Returns whether an expression of a node itself calls one of them.
     pub fn have_call_in(&self, node: &LogicalPlan) -> Result<bool> {
         any_part(node, |part| self.called_by(part).is_some())
     }
 }
 
-/// Whether an expression is a call of an operator.
+/// Returns whether an expression is a call of an operator.
 pub fn is_call(expr: &Expr, recognize: Recognize) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if recognize(&call.func).is_some())
 }
 
-/// Whether an expression of a node itself has a call of an operator.
+/// Returns whether an expression of a node itself has a call of an operator.
 pub fn has_call(node: &LogicalPlan, recognize: Recognize) -> Result<bool> {
     any_part(node, |part| is_call(part, recognize))
 }
 
-/// The plan with the calls in it left to `simplify`, as calls of operators that know that the rule has passed. Nobody recognizes
-/// these, so that a plan tells whether it has been analyzed. Nodes of others, which the rule has not looked into, stay as they are.
+/// Returns the plan with the calls in it left to `simplify`, as calls of operators that know that the rule has passed. Nobody
+/// recognizes these, so that a plan tells whether it has been analyzed. Nodes of others, which the rule has not looked into, stay
+/// as they are.
 pub fn left_to_simplify(plan: LogicalPlan, recognize: Recognize) -> Result<Transformed<LogicalPlan>> {
     plan.transform_up_with_subqueries(|node| {
         if matches!(node, LogicalPlan::Extension(_)) || !has_call(&node, recognize)? {

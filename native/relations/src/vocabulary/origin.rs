@@ -19,7 +19,7 @@ pub enum Origin {
     Below(Vec<(usize, usize)>),
 }
 
-/// The column that an expression passes on, be it under another name or as another type of float.
+/// Returns the column that an expression passes on, be it under another name or as another type of float.
 pub fn passed_on<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Column> {
     if let Some(expr) = marked(expr) {
         return passed_on(expr, schema);
@@ -37,7 +37,7 @@ pub fn passed_on<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Column> {
     }
 }
 
-/// Where column number `index` of a node comes from.
+/// Returns where column number `index` of a node comes from.
 pub fn origin(plan: &LogicalPlan, index: usize) -> Result<Origin> {
     let of_expr = |expr: Option<&Expr>, input: &LogicalPlan| {
         let column = expr.and_then(|expr| passed_on(expr, input.schema()));
@@ -96,12 +96,12 @@ fn origin_in_join(join: &Join, index: usize) -> Origin {
     }
 }
 
-/// Whether a column of the input is one that is unnested.
+/// Returns whether a column of the input is one that is unnested.
 pub fn is_unnested(unnest: &Unnest, column: usize) -> bool {
     unnest.list_type_columns.iter().any(|(list, _)| *list == column) || unnest.struct_type_columns.contains(&column)
 }
 
-/// The column of the working table called `name` that column number `index` of a node is, unchanged.
+/// Returns the column of the working table called `name` that column number `index` of a node is, unchanged.
 #[recursive::recursive]
 pub fn in_work_table(plan: &LogicalPlan, index: usize, name: &str) -> Result<Option<usize>> {
     if let LogicalPlan::TableScan(scan) = plan {

@@ -19,7 +19,7 @@ pub struct Source {
     pub path: Vec<usize>,
 }
 
-/// All places in which column number `index` of a plan originates: several for one of a UNION.
+/// Returns all places in which column number `index` of a plan originates: several for one of a UNION.
 #[recursive::recursive]
 pub fn sources_of(plan: &LogicalPlan, index: usize) -> Result<Vec<Source>> {
     let Origin::Below(below) = origin(plan, index)? else {
@@ -37,18 +37,18 @@ pub fn sources_of(plan: &LogicalPlan, index: usize) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// All nodes in which column number `index` of a plan originates.
+/// Returns all nodes in which column number `index` of a plan originates.
 pub fn origins_of(plan: &LogicalPlan, index: usize) -> Result<Vec<LogicalPlan>> {
     Ok(sources_of(plan, index)?.into_iter().map(|source| source.origin).collect())
 }
 
-/// Where column number `index` of a plan originates. A column of several tables has no such place.
+/// Returns where column number `index` of a plan originates. A column of several tables has no such place.
 pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
     let mut sources = sources_of(plan, index)?;
     Ok(sources.pop().filter(|_| sources.is_empty()))
 }
 
-/// Whether one of the queries that an expression reads reads a relation.
+/// Returns whether one of the queries that an expression reads reads a relation.
 pub fn reads(queries: &[&LogicalPlan], relation: &Relation) -> Result<bool> {
     for query in queries {
         if relation.is_read_in(query)? {
@@ -58,8 +58,8 @@ pub fn reads(queries: &[&LogicalPlan], relation: &Relation) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether one of the queries may have a value that is computed from a column of a relation, and not only from the others. Conditions
-/// take none: which rows there are is constant.
+/// Returns whether one of the queries may have a value that is computed from a column of a relation, and not only from the others.
+/// Conditions take none: which rows there are is constant.
 pub fn takes_values(queries: &[&LogicalPlan], relation: &LogicalPlan, position: usize) -> Result<bool> {
     let is_it = |plan: &LogicalPlan, index: usize| -> Result<bool> {
         let sources = sources_of(plan, index)?;
@@ -90,7 +90,7 @@ pub fn takes_values(queries: &[&LogicalPlan], relation: &LogicalPlan, position: 
     Ok(takes)
 }
 
-/// The expressions by which a node computes columns, none if it computes them otherwise.
+/// Returns the expressions by which a node computes columns, none if it computes them otherwise.
 fn computing(node: &LogicalPlan) -> Option<Vec<&Expr>> {
     match node {
         LogicalPlan::Projection(projection) => Some(projection.expr.iter().collect()),
@@ -118,7 +118,7 @@ fn computing(node: &LogicalPlan) -> Option<Vec<&Expr>> {
     }
 }
 
-/// The error for a query that reads a table of which nobody can tell whether it is the one that was meant.
+/// Returns the error for a query that reads a table of which nobody can tell whether it is the one that was meant.
 pub fn check_is_clear(queries: &[&LogicalPlan], relation: &LogicalPlan) -> Result<()> {
     for query in queries {
         if any_node_behind(query, |node| Ok(is_unclear(node, relation)))? {
@@ -132,8 +132,8 @@ pub fn check_is_clear(queries: &[&LogicalPlan], relation: &LogicalPlan) -> Resul
     Ok(())
 }
 
-/// The error for a query that says the same as a relation by another name, where only a derived table would be the relation and nobody can
-/// tell whether it is one.
+/// Returns the error for a query that says the same as a relation by another name, where only a derived table would be the relation and
+/// nobody can tell whether it is one.
 pub fn check_is_named(queries: &[&LogicalPlan], relation: &Relation) -> Result<()> {
     for query in queries {
         if relation.is_unclear_in(query)? {
@@ -155,7 +155,7 @@ pub fn check_is_named(queries: &[&LogicalPlan], relation: &Relation) -> Result<(
     Ok(())
 }
 
-/// A direction in which the cells of a variable move, over the columns that stand beside it where it originates.
+/// Returns a direction in which the cells of a variable move, over the columns that stand beside it where it originates.
 pub fn beside(direction: &Expr, variable: &Column, input: &LogicalPlan) -> Result<Expr> {
     let source = |column: &Column| -> Result<Option<Source>> {
         let index = input.schema().maybe_index_of_column(column);

@@ -6,19 +6,19 @@ use datafusion_expr::TableScan;
 
 use super::observed::ObservedWorkTable;
 
-/// Whether a scan reads the work table of the recursive query of this name.
+/// Returns whether a scan reads the work table of the recursive query of this name.
 pub fn is_work_table(scan: &TableScan, name: &str) -> bool {
     work_table(scan).is_some_and(|table| table == name)
 }
 
-/// The name of the recursive query whose work table a scan reads.
+/// Returns the name of the recursive query whose work table a scan reads.
 pub fn work_table(scan: &TableScan) -> Option<String> {
     let provider = source_as_provider(&scan.source).ok()?;
     let plain = provider.downcast_ref::<CteWorkTable>().map(CteWorkTable::name);
     plain.or_else(|| provider.downcast_ref::<ObservedWorkTable>().map(ObservedWorkTable::name)).map(str::to_owned)
 }
 
-/// The column of the table that column number `index` of a scan is.
+/// Returns the column of the table that column number `index` of a scan is.
 pub fn source_column(scan: &TableScan, index: usize) -> usize {
     scan.projection.as_ref().and_then(|projection| projection.get(index).copied()).unwrap_or(index)
 }

@@ -46,7 +46,7 @@ impl RelationPlanner for Dependencies {
     }
 }
 
-/// A query under a name with the dependencies that its columns have.
+/// Returns a query under a name with the dependencies that its columns have.
 ///
 /// # Errors
 /// If they do not fit its columns.
@@ -59,7 +59,7 @@ fn with_dependencies(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(LogicalPlan::SubqueryAlias(alias))
 }
 
-/// The dependencies among the columns of a node. Those of a query under a name are right already.
+/// Returns the dependencies among the columns of a node. Those of a query under a name are right already.
 fn dependencies(plan: &LogicalPlan) -> FunctionalDependencies {
     match plan {
         LogicalPlan::Projection(projection) => of_projection(projection),
@@ -97,7 +97,7 @@ fn of_projection(projection: &Projection) -> FunctionalDependencies {
     FunctionalDependencies::new(known)
 }
 
-/// The place of the column of the input that an expression is.
+/// Returns the place of the column of the input that an expression is.
 fn column(expr: &Expr, input: &DFSchema) -> Option<usize> {
     match expr {
         Expr::Alias(alias) => column(&alias.expr, input),

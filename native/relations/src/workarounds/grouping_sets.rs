@@ -54,7 +54,7 @@ pub fn unequal_over_grouping_sets(plan: LogicalPlan) -> Result<Transformed<Logic
     })
 }
 
-/// Whether an aggregate over grouping sets has a function that a derivative has added.
+/// Returns whether an aggregate over grouping sets has a function that a derivative has added.
 fn has_added(aggregate: &Aggregate) -> bool {
     matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]) && aggregate.aggr_expr.iter().any(added)
 }
@@ -63,8 +63,8 @@ fn added(function: &Expr) -> bool {
     matches!(function, Expr::Alias(alias) if is_added(&alias.name))
 }
 
-/// The function with a column in the place of its condition, or of its first argument. An argument beside a condition may fail
-/// on rows that the condition leaves out.
+/// Returns the function with a column in the place of its condition, or of its first argument. An argument beside a condition
+/// may fail on rows that the condition leaves out.
 fn unequal(function: Expr, names: &mut Names, read: &mut Vec<Expr>) -> Expr {
     match function {
         Expr::Alias(mut alias) => {

@@ -59,7 +59,7 @@ pub fn one_row_sides_left(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>>
     })
 }
 
-/// A join with its sides exchanged, and its columns in their order.
+/// Returns a join with its sides exchanged, and its columns in their order.
 fn turned(join: Join) -> Result<LogicalPlan> {
     let Join { left, right, on, filter, join_type, join_constraint, schema, null_equality, null_aware } = join;
     let on = on.into_iter().map(|(left, right)| (right, left)).collect();
@@ -86,7 +86,7 @@ impl Known {
         Self { is_one: true, constant: vec![true; plan.schema().fields().len()] }
     }
 
-    /// Whether an expression over the rows has one value.
+    /// Returns whether an expression over the rows has one value.
     fn is_constant(&self, expr: &Expr, input: &LogicalPlan) -> bool {
         let is_known = |column| input.schema().maybe_index_of_column(column).is_some_and(|index| self.constant[index]);
         expr.column_refs().into_iter().all(is_known) && !is_volatile(expr) && !has_subquery(expr)
@@ -103,7 +103,7 @@ struct Few {
 }
 
 impl Few {
-    /// One that knows of the work tables of these queries: each iteration leaves one row if those before it have left one.
+    /// Returns one that knows of the work tables of these queries: each iteration leaves one row if those before it have left one.
     fn of_queries(queries: &[RecursiveQuery]) -> Result<Self> {
         let mut names: BTreeSet<_> = queries.iter().map(|query| query.name.clone()).collect();
         loop {
@@ -121,7 +121,7 @@ impl Few {
         }
     }
 
-    /// Whether the right side has one row, and the left side may have more.
+    /// Returns whether the right side has one row, and the left side may have more.
     fn is_to_be_turned(&mut self, join: &Join) -> Result<bool> {
         let keeps_both = matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
         Ok(keeps_both && self.rows(&join.right)?.is_one && !self.rows(&join.left)?.is_one)
@@ -202,7 +202,7 @@ impl Few {
         })
     }
 
-    /// What is known of a scan of a shared relation.
+    /// Returns what is known of a scan of a shared relation.
     fn relation(&mut self, relation: &Arc<SharedRelation>, scan: &LogicalPlan) -> Result<Known> {
         let key = Arc::as_ptr(relation);
         let is_one = match self.relations.get(&key) {

@@ -59,7 +59,7 @@ impl OptimizerRule for NullableRecursiveColumns {
     }
 }
 
-/// The plan with columns of recursive queries nullable if either term is.
+/// Returns the plan with columns of recursive queries nullable if either term is.
 ///
 /// ```text
 /// RecursiveQuery: is_distinct=false
@@ -102,7 +102,7 @@ pub fn nullable_by_either_term(plan: LogicalPlan, trust: Static) -> Result<Trans
     })
 }
 
-/// The columns that later iterations may make NULL, and the static term may not.
+/// Returns the columns that later iterations may make NULL, and the static term may not.
 fn differing(query: &RecursiveQuery, trust: Static) -> BTreeSet<usize> {
     let [first, later] = [&query.static_term, &query.recursive_term].map(|term| term.schema());
     let trusted = |index: usize| match trust {
@@ -114,7 +114,7 @@ fn differing(query: &RecursiveQuery, trust: Static) -> BTreeSet<usize> {
         .collect()
 }
 
-/// Whether a column has been marked as nullable, here or below.
+/// Returns whether a column has been marked as nullable, here or below.
 fn is_marked(plan: &LogicalPlan, index: usize) -> bool {
     let LogicalPlan::Projection(projection) = plan else { return false };
     match projection.expr.get(index).map(unaliased) {
@@ -126,7 +126,7 @@ fn is_marked(plan: &LogicalPlan, index: usize) -> bool {
     }
 }
 
-/// The query with columns nullable that differ. One column being nullable may make others so, through the work table.
+/// Returns the query with columns nullable that differ. One column being nullable may make others so, through the work table.
 fn widen(mut query: RecursiveQuery, trust: Static) -> Result<Transformed<RecursiveQuery>> {
     let static_term = Arc::clone(&query.static_term);
     let mut widened = BTreeSet::new();

@@ -52,8 +52,8 @@ fn all_columns(plan: &LogicalPlan) -> Partitioning {
     Partitioning::Hash(columns(plan.schema()), 1)
 }
 
-/// Whether a node keeps the columns of a recursive query. Rules of the optimizer may have put others in between, such as a filter
-/// that they push down.
+/// Returns whether a node keeps the columns of a recursive query. Rules of the optimizer may have put others in between, such as
+/// a filter that they push down.
 pub fn keeps_recursive_columns(node: &LogicalPlan) -> bool {
     let LogicalPlan::Repartition(Repartition { input, partitioning_scheme: Partitioning::Hash(_, 1) }) = node else {
         return false;

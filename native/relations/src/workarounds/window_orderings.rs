@@ -86,8 +86,8 @@ struct Windows {
 }
 
 impl Windows {
-    /// The windows that each column of a plan is computed from, after projections have been merged. Where a node is not known,
-    /// columns are those of its inputs that have the same name.
+    /// Returns the windows that each column of a plan is computed from, after projections have been merged. Where a node is
+    /// not known, columns are those of its inputs that have the same name.
     #[recursive::recursive]
     fn columns(&mut self, plan: &LogicalPlan) -> Result<Vec<Reads>> {
         plan.apply_subqueries(|subquery| {
@@ -137,7 +137,7 @@ impl Windows {
         })
     }
 
-    /// The windows that each expression of a node is computed from. Those of an expression that reads many are noted.
+    /// Returns the windows that each expression of a node is computed from. Those of an expression that reads many are noted.
     fn reads(&mut self, plan: &LogicalPlan, inputs: &[(&DFSchemaRef, Vec<Reads>)]) -> Result<Vec<Reads>> {
         let mut reads = vec![];
         plan.apply_expressions(|expr| {
@@ -158,7 +158,7 @@ impl Windows {
     }
 }
 
-/// The aggregate over whole partitions, of which there are several, that an expression of a window node is.
+/// Returns the aggregate over whole partitions, of which there are several, that an expression of a window node is.
 fn partition(expr: &Expr) -> Option<&WindowFunction> {
     match expr {
         Expr::Alias(alias) => partition(&alias.expr),
@@ -167,7 +167,7 @@ fn partition(expr: &Expr) -> Option<&WindowFunction> {
     }
 }
 
-/// The name of a window that a derivative has added.
+/// Returns the name of a window that a derivative has added.
 fn added(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Alias(alias) if is_added(&alias.name) && partition(expr).is_some() => Some(&alias.name),
@@ -175,7 +175,7 @@ fn added(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The window with a frame from which DataFusion derives no ordering.
+/// Returns the window with a frame from which DataFusion derives no ordering.
 fn without_orderings(expr: Expr) -> Expr {
     match expr {
         Expr::Alias(mut alias) => {
@@ -196,8 +196,8 @@ fn without_orderings(expr: Expr) -> Expr {
     }
 }
 
-/// Whether DataFusion derives an ordering from any frame that begins with its partition, which can but grow, and still goes through
-/// all orders of several. These functions can be told of rows that leave a frame as well.
+/// Returns whether DataFusion derives an ordering from any frame that begins with its partition, which can but grow, and still goes
+/// through all orders of several. These functions can be told of rows that leave a frame as well.
 fn grows_with_frame(call: &WindowFunction) -> bool {
     matches!(&call.fun, WindowFunctionDefinition::AggregateUDF(function)
         if !call.params.distinct && matches!(function.name(), "count" | "min" | "max"))
@@ -209,7 +209,7 @@ mod tests {
     use datafusion_common::Result;
     use std::time::{Duration, Instant};
 
-    /// The time that DataFusion takes to plan the sum of so many windows over whole partitions.
+    /// Returns the time that DataFusion takes to plan the sum of so many windows over whole partitions.
     async fn planned(count: usize) -> Result<Duration> {
         let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
         ctx.sql("CREATE TABLE t AS SELECT 1 AS k, 2.0 AS x").await?.collect().await?;

@@ -34,8 +34,8 @@ pub fn work_tables_read_once(plan: LogicalPlan) -> Result<Transformed<LogicalPla
     })
 }
 
-/// The scans of the work table in a recursive term and in the shared relations that it reads, each once. None if another recursive query of
-/// the same name is in the term.
+/// Returns the scans of the work table in a recursive term and in the shared relations that it reads, each once. None if another recursive
+/// query of the same name is in the term.
 fn readers(query: &RecursiveQuery) -> Result<Vec<TableScan>> {
     let mut found = vec![];
     let mut is_hidden = false;

@@ -73,12 +73,12 @@ struct Read<'v> {
 }
 
 impl ByRow {
-    /// Whether a column is a subquery that is joined to the input.
+    /// Returns whether a column is a subquery that is joined to the input.
     pub fn has_value(&self, column: &Column) -> bool {
         self.values.iter().any(|value| value.column == *column)
     }
 
-    /// Whether the node has no variables by row.
+    /// Returns whether the node has no variables by row.
     pub fn is_empty(&self) -> bool {
         self.sweeps.is_empty()
     }
@@ -143,7 +143,7 @@ impl ByRow {
         Ok((plan, by_row))
     }
 
-    /// The sweep that can serve variables of a relation beside others.
+    /// Returns the sweep that can serve variables of a relation beside others.
     fn sweep_for(&mut self, origin: &LogicalPlan) -> Result<&mut Variables> {
         let mut fits = None;
         for (number, sweep) in self.sweeps.iter().enumerate() {
@@ -163,7 +163,7 @@ impl ByRow {
         Ok(&mut self.sweeps[number])
     }
 
-    /// The column that a scalar subquery is once it is joined to the input, if it reads the relation of a variable.
+    /// Returns the column that a scalar subquery is once it is joined to the input, if it reads the relation of a variable.
     pub fn value(&mut self, subquery: &Subquery, input: &mut LogicalPlan, names: &mut Names) -> Result<Option<Column>> {
         if self.is_empty() {
             return Ok(None);
@@ -193,8 +193,8 @@ impl ByRow {
         Ok(Some(column))
     }
 
-    /// The input with the rows numbered of subqueries that have been taken apart as joins and read the relation of a variable: their values
-    /// are those of subqueries, one for each of these rows. The numbers are its last columns.
+    /// Returns the input with the rows numbered of subqueries that have been taken apart as joins and read the relation of a variable:
+    /// their values are those of subqueries, one for each of these rows. The numbers are its last columns.
     pub fn with_decorrelated(&mut self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
         if self.is_empty() || decorrelated_beside(&input).is_empty() && self.items.is_empty() {
             return Ok(input);
@@ -225,7 +225,7 @@ impl ByRow {
         Ok(LogicalPlan::Join(join))
     }
 
-    /// A plan with the rows of a query in FROM numbered.
+    /// Returns a plan with the rows of a query in FROM numbered.
     fn with_item_numbered(
         &mut self,
         plan: LogicalPlan,
@@ -248,8 +248,8 @@ impl ByRow {
         Ok(plan)
     }
 
-    /// The numbered rows of a subquery that has been taken apart, or of a query in FROM, and the column with their numbers; none if it does
-    /// not read the relation of a variable.
+    /// Returns the numbered rows of a subquery that has been taken apart, or of a query in FROM, and the column with their numbers; none if
+    /// it does not read the relation of a variable.
     fn numbered(&mut self, alias: &SubqueryAlias, names: &mut Names) -> Result<Option<(LogicalPlan, Column)>> {
         let is_of_item = self.items.contains(&alias.alias);
         let query = if is_of_item { with_joins_of(&alias.input)? } else { Arc::clone(&alias.input) };
@@ -287,8 +287,8 @@ impl ByRow {
         Ok(numbered)
     }
 
-    /// The subqueries that an expression reads as columns, each with its derivative by the row's own cell of a variable, if that
-    /// varies. None if the expression reads no such subquery.
+    /// Returns the subqueries that an expression reads as columns, each with its derivative by the row's own cell of a variable,
+    /// if that varies. None if the expression reads no such subquery.
     pub fn tangents(
         &mut self,
         expression: &Expr,
@@ -315,8 +315,8 @@ impl ByRow {
         totals(parts, by.variable, input, names).map(Some)
     }
 
-    /// The subqueries that an expression reads as columns, each with its derivative along a direction, in which all cells of a
-    /// variable move. None if the expression reads no such subquery.
+    /// Returns the subqueries that an expression reads as columns, each with its derivative along a direction, in which all
+    /// cells of a variable move. None if the expression reads no such subquery.
     ///
     /// ```text
     /// Cross Join:
@@ -365,8 +365,8 @@ impl ByRow {
         totals(parts, variable, input, names).map(Some)
     }
 
-    /// The input of the node once all calls are replaced. Joins of rows by their numbers are planned apart, if sums of products are: until
-    /// then calls look into the input for what their variables and directions originate in.
+    /// Returns the input of the node once all calls are replaced. Joins of rows by their numbers are planned apart, if sums of products
+    /// are: until then calls look into the input for what their variables and directions originate in.
     pub fn finished(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
         let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(|swept| swept.is_looked_up);
         if !self.sweeping.contracts || !is_looked_up {
@@ -388,7 +388,7 @@ impl ByRow {
         Ok(below?.data)
     }
 
-    /// The error for a correlated subquery in an expression that reads the relation of a variable.
+    /// Returns the error for a correlated subquery in an expression that reads the relation of a variable.
     fn refuse_correlated(&self, expression: &Expr) -> Result<()> {
         let rows = || self.sweeps.iter().flat_map(|sweep| &sweep.rows);
         expression.apply(|part| {
@@ -406,7 +406,7 @@ impl ByRow {
         Ok(())
     }
 
-    /// The subqueries that an expression reads as columns and that read the relation of a variable, swept.
+    /// Returns the subqueries that an expression reads as columns and that read the relation of a variable, swept.
     fn read(
         &mut self,
         expression: &Expr,
@@ -451,7 +451,7 @@ impl ByRow {
     }
 }
 
-/// A query as the gradients by each of these rows go through it.
+/// Returns a query as the gradients by each of these rows go through it.
 fn swept_queries<'q>(rows: &'q [RowVariable], query: &'q Arc<LogicalPlan>) -> impl Iterator<Item = SweptQuery> + 'q {
     rows.iter().map(|rows| SweptQuery { rows: Arc::clone(rows.relation()), query: Arc::clone(query) })
 }

@@ -45,25 +45,27 @@ pub struct Swept {
 }
 
 impl Swept {
-    /// A subquery that has not been swept. `of` is the column of the input with the number of the row of the segment whose value it has.
+    /// Creates a subquery that has not been swept. `of` is the column of the input with the number of the row of the segment whose value
+    /// it has.
     pub fn new(sweep: usize, segment: Segment, of: Option<Column>, sweeping: Sweeping) -> Self {
         let tells_inactive = sweeping.keeps_zeros;
         Self { sweep, segment, of, gradients: None, tells_inactive, derivatives: vec![], is_looked_up: false }
     }
 
-    /// The segment, and the column of it with the numbers of its rows, unless it has one row.
+    /// Returns the segment, and the column of it with the numbers of its rows, unless it has one row.
     pub fn values(&self) -> (&Segment, Option<&Column>) {
         (&self.segment, self.of.as_ref().and(self.segment.columns.get(1)))
     }
 
-    /// The input with something beside it that its rows have in common, or that belongs to the row of the segment whose value they have.
+    /// Returns the input with something beside it that its rows have in common, or that belongs to the row of the segment whose value
+    /// they have.
     pub fn put_beside(&self, input: LogicalPlan, other: LogicalPlan, of: Option<Column>) -> Result<LogicalPlan> {
         let on = self.of_value(of);
         let join_type = if on.is_empty() { JoinType::Inner } else { JoinType::Left };
         joined(input, other, on, None, join_type, NullEquality::NullEqualsNothing)
     }
 
-    /// What there need not be for every row of the segment.
+    /// Returns what there need not be for every row of the segment.
     pub fn or_zero(&self, derivative: Expr) -> Expr {
         if self.of.is_some() { coalesce(vec![derivative, lit(0.0)]) } else { derivative }
     }
@@ -74,13 +76,13 @@ impl Swept {
         keys.map(|(own, of)| (Expr::Column(own), Expr::Column(of))).collect()
     }
 
-    /// The gradient by the relation of a variable, if the value varies with it.
+    /// Returns the gradient by the relation of a variable, if the value varies with it.
     pub fn gradient_by(&self, variable: &Numbered) -> Option<&RowCotangents> {
         self.gradients.as_ref()?.get(&variable.relation)
     }
 
-    /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
-    /// vary.
+    /// Returns the derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it
+    /// does not vary.
     pub fn by_cell(
         &mut self,
         variable: &Numbered,
@@ -140,7 +142,8 @@ impl Swept {
     }
 }
 
-/// The cotangents of a plan by the number of the row, joined to an input where the column with that number originates, as columns of it.
+/// Returns the cotangents of a plan by the number of the row, joined to an input where the column with that number originates, as
+/// columns of it.
 ///
 /// ```text
 /// Full Join: w.part = v.part                   Full Join: w.part = v.part
@@ -197,8 +200,8 @@ fn at_origin(
     Ok(passed)
 }
 
-/// An input joined to a derivative for pairs of a row of a query in FROM and one of a variable, without the other pairs. `keys` are the
-/// numbers of both rows in the input, each with that in the derivative.
+/// Returns an input joined to a derivative for pairs of a row of a query in FROM and one of a variable, without the other pairs. `keys`
+/// are the numbers of both rows in the input, each with that in the derivative.
 ///
 /// ```text
 /// Cross Join:                            Inner Join: h.∂of = ∂of #2
@@ -242,7 +245,7 @@ fn with_pairs(input: LogicalPlan, keys: [(Column, Column); 2], pairs: LogicalPla
     }
 }
 
-/// The plan with further columns, in its topmost projection where that only passes on what they read.
+/// Returns the plan with further columns, in its topmost projection where that only passes on what they read.
 fn with_further_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
     let LogicalPlan::Projection(projection) = &plan else { return with_columns(plan, exprs) };
     let mut all = projection.expr.clone();
@@ -292,7 +295,7 @@ pub fn add_part(parts: &mut Vec<(Column, Vec<Carried>)>, value: &Column, derivat
     }
 }
 
-/// The derivatives of values, each the sum of those by the places that the variable originates in.
+/// Returns the derivatives of values, each the sum of those by the places that the variable originates in.
 pub fn totals(
     parts: Vec<(Column, Vec<Carried>)>,
     variable: &Column,
@@ -317,7 +320,7 @@ pub fn totals(
     Ok(tangents)
 }
 
-/// A derivative by row, NULL where the row's own value is NULL.
+/// Returns a derivative by row, NULL where the row's own value is NULL.
 pub fn null_with(variable: &Expr, derivative: Expr) -> Result<Expr> {
     when(variable.clone().is_not_null(), derivative).end()
 }

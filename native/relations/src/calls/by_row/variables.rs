@@ -40,8 +40,8 @@ pub struct Numbered {
 }
 
 impl Variables {
-    /// The gradients by relation of a value, or of one for each row of a segment, with the column of it that numbers the rows. Those that
-    /// several references to a relation read are computed once.
+    /// Returns the gradients by relation of a value, or of one for each row of a segment, with the column of it that numbers the rows.
+    /// Those that several references to a relation read are computed once.
     pub fn gradients(
         &self,
         values: (&Segment, Option<&Column>),
@@ -81,7 +81,7 @@ pub struct InCalls {
     pub items: Vec<TableReference>,
 }
 
-/// The columns by which calls of a node differentiate, if they originate in what a subquery of the call reads, or a query in FROM.
+/// Returns the columns by which calls of a node differentiate, if they originate in what a subquery of the call reads, or a query in FROM.
 pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
     let inputs = plan.inputs();
     let [input] = inputs.as_slice() else { return Ok(InCalls::default()) };
@@ -185,7 +185,7 @@ fn has_query_in_function(expr: &Expr, is_query: &dyn Fn(&Expr) -> bool) -> Resul
     Ok(found)
 }
 
-/// The columns by relation.
+/// Returns the columns by relation.
 pub fn by_relation(found: Vec<Found>) -> Vec<(Relation, Vec<Found>)> {
     let mut relations: Vec<(Relation, Vec<Found>)> = vec![];
     for found in found {
@@ -197,7 +197,7 @@ pub fn by_relation(found: Vec<Found>) -> Vec<(Relation, Vec<Found>)> {
     relations
 }
 
-/// The position of a relation that none of the others is a part of.
+/// Returns the position of a relation that none of the others is a part of.
 pub fn innermost(relations: &[(Relation, Vec<Found>)]) -> Result<usize> {
     for (number, (relation, _)) in relations.iter().enumerate() {
         let mut has_other = false;

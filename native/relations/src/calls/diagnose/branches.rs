@@ -15,8 +15,8 @@ use crate::calls::resolve::Owner;
 use crate::calls::tangent_cache::{Inputs, find};
 use crate::vocabulary::origin::{Origin, origin};
 
-/// The error if the function does not depend on a variable in a branch of a UNION ALL that a variable comes from, but on another
-/// reference to the same column.
+/// Returns the error if the function does not depend on a variable in a branch of a UNION ALL that a variable comes from, but on
+/// another reference to the same column.
 ///
 /// `entered` is what the node read before this call asked for tangents: a call in it may have put its own there, which it reads.
 pub fn check_branches(call: &Call, inputs: &Inputs, entered: &[LogicalPlan], context: &Context) -> Result<()> {
@@ -50,8 +50,8 @@ pub fn check_branches(call: &Call, inputs: &Inputs, entered: &[LogicalPlan], con
     Ok(())
 }
 
-/// The plan with each UNION ALL that a column passes through replaced by one of its branches: one plan for each branch, none if
-/// there is no union.
+/// Returns the plan with each UNION ALL that a column passes through replaced by one of its branches: one plan for each branch,
+/// none if there is no union.
 ///
 /// ```text
 /// Filter: x > 0            Filter: x > 0          Filter: x > 0

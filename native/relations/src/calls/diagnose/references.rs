@@ -33,7 +33,7 @@ pub struct References<'p> {
 }
 
 impl<'p> References<'p> {
-    /// Those of a call over these inputs.
+    /// Creates those of a call over these inputs.
     pub fn of(call: &'p Call<'p>, plans: &'p [LogicalPlan], context: &'p Context) -> Result<Self> {
         let mut named = vec![];
         for variable in &call.variables {
@@ -49,7 +49,7 @@ impl<'p> References<'p> {
         Ok(Self { call, here: Scope::here(plans), named, ends, derivatives, iterated: &context.iterated })
     }
 
-    /// Whether the function is computed from a variable of the call.
+    /// Returns whether the function is computed from a variable of the call.
     pub fn reach(&self, variable: usize) -> Result<bool> {
         let Some(Named { origins, .. }) = self.named.get(variable) else { return Ok(false) };
         for part in parts_read(self.call.function(), self.derivatives)? {
@@ -61,8 +61,8 @@ impl<'p> References<'p> {
         Ok(false)
     }
 
-    /// The error if the function, which does not vary with a variable of the call, is computed from another reference to it, and not by
-    /// way of the other variables.
+    /// Returns the error if the function, which does not vary with a variable of the call, is computed from another reference to it,
+    /// and not by way of the other variables.
     pub fn check(&self, variable: usize) -> Result<()> {
         let Some(Named { column: named, origins, .. }) = self.named.get(variable) else { return Ok(()) };
         for part in parts_read(self.call.function(), self.derivatives)? {
@@ -96,7 +96,7 @@ impl<'p> References<'p> {
         Ok(())
     }
 
-    /// What to write for the derivative of a value, the column of a relation of one row, by each row's own cell of the variable.
+    /// Returns what to write for the derivative of a value, the column of a relation of one row, by each row's own cell of the variable.
     ///
     /// ```text
     /// SELECT grad(l, val) FROM w CROSS JOIN loss                   grad((SELECT l FROM loss), val)
@@ -115,7 +115,7 @@ impl<'p> References<'p> {
         format!("For the derivative by each row's own {}, with {relation} as a CTE or view, {written}", variable.name)
     }
 
-    /// Where a part of the function originates, the part as a column of inputs, and these inputs.
+    /// Returns where a part of the function originates, the part as a column of inputs, and these inputs.
     fn sources(&self, part: Expr, variable: usize) -> Result<(Sources<'_>, Expr, &Scope<'p>)> {
         let queries = self.iterated.iter().enumerate();
         let mut sources = Sources {
@@ -135,7 +135,7 @@ impl<'p> References<'p> {
     }
 }
 
-/// The relation with a name that has a column, if it has one row at most.
+/// Returns the relation with a name that has a column, if it has one row at most.
 fn only_row(column: &Expr, scope: &Scope) -> Result<Option<TableReference>> {
     let Expr::Column(Column { relation: Some(relation), .. }) = column else { return Ok(None) };
     for input in &scope.inputs {
@@ -154,7 +154,7 @@ fn only_row(column: &Expr, scope: &Scope) -> Result<Option<TableReference>> {
     Ok(None)
 }
 
-/// The column of the inputs that originates in a position.
+/// Returns the column of the inputs that originates in a position.
 fn passing_on(position: &Position, scope: &Scope) -> Result<Option<Column>> {
     for column in scope.inputs.iter().flat_map(|input| input.schema().columns()) {
         if origins(&column, scope)?.contains_key(position) {

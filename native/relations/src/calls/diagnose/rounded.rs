@@ -15,7 +15,7 @@ use crate::vocabulary::expressions::unaliased;
 /// Functions whose values are whole numbers, so that nobody is surprised when these are what an iteration passes on.
 const WHOLE: [&str; 5] = ["ceil", "floor", "round", "signum", "trunc"];
 
-/// Whether a plan, a subquery or a shared relation in it has a recursive query that rounds what it computes.
+/// Returns whether a plan, a subquery or a shared relation in it has a recursive query that rounds what it computes.
 pub fn is_rounded_in(plan: &LogicalPlan) -> Result<bool> {
     SharedRelation::any_node_in(plan, &|node| match node {
         LogicalPlan::RecursiveQuery(query) => rounded(query).is_some(),
@@ -23,8 +23,8 @@ pub fn is_rounded_in(plan: &LogicalPlan) -> Result<bool> {
     })
 }
 
-/// The error for a node with calls that reads a recursive query which rounds what it computes: DataFusion converts the columns of each
-/// iteration to the types of the first rows, and the derivative of a whole number is 0.
+/// Returns the error for a node with calls that reads a recursive query which rounds what it computes: DataFusion converts the columns
+/// of each iteration to the types of the first rows, and the derivative of a whole number is 0.
 ///
 /// ```sql
 /// SELECT 0 AS step, w, 0 AS q FROM p UNION ALL SELECT step + 1, w, 0.5 * q + w FROM r WHERE step < 9  -- q is a BIGINT
@@ -47,7 +47,7 @@ pub fn check_rounded(node: &LogicalPlan) -> Result<()> {
     found.into_inner().map_or(Ok(()), Err)
 }
 
-/// The number of a column that is a whole number though a step computes it of floats, if there is one.
+/// Returns the number of a column that is a whole number though a step computes it of floats, if there is one.
 fn rounded(query: &RecursiveQuery) -> Option<usize> {
     let LogicalPlan::Projection(step) = query.recursive_term.as_ref() else { return None };
     let schema = query.static_term.schema();
@@ -57,7 +57,7 @@ fn rounded(query: &RecursiveQuery) -> Option<usize> {
     })
 }
 
-/// Whether the value of an expression is computed of floats that no function has made whole.
+/// Returns whether the value of an expression is computed of floats that no function has made whole.
 fn has_fractions(expr: &Expr, schema: &DFSchema) -> bool {
     let mut found = false;
     let visited = expr.apply(|part| {

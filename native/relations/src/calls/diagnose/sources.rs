@@ -40,7 +40,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The column of this number, one step from the end of a path.
+    /// Returns the column of this number, one step from the end of a path.
     fn below(path: &[Step], step: Step, index: usize) -> Self {
         Self { path: path.iter().copied().chain([step]).collect(), index }
     }
@@ -69,19 +69,19 @@ pub struct Scope<'p> {
 }
 
 impl<'p> Scope<'p> {
-    /// The inputs of the query itself.
+    /// Returns the inputs of the query itself.
     pub fn here(inputs: &'p [LogicalPlan]) -> Self {
         Self { inputs: inputs.iter().collect(), path: vec![] }
     }
 
-    /// The inputs of the outer query of this number.
+    /// Returns the inputs of the outer query of this number.
     pub fn outer(inputs: &'p [Arc<LogicalPlan>], number: usize) -> Self {
         Self { inputs: inputs.iter().map(Arc::as_ref).collect(), path: vec![Step::OuterQuery(number)] }
     }
 }
 
-/// The columns and scalar subqueries that an expression is computed from. What a derivative in it is by is none of them, nor is what
-/// `stop_gradient` stops.
+/// Returns the columns and scalar subqueries that an expression is computed from. What a derivative in it is by is none of them, nor
+/// is what `stop_gradient` stops.
 pub fn parts_read(expression: &Expr, derivatives: Derivatives) -> Result<Vec<Expr>> {
     let mut parts = vec![];
     expression.apply(|part| {
@@ -105,7 +105,7 @@ pub fn parts_read(expression: &Expr, derivatives: Derivatives) -> Result<Vec<Exp
     Ok(parts)
 }
 
-/// Where a column of the inputs originates.
+/// Returns where a column of the inputs originates.
 pub fn origins(column: &Column, scope: &Scope) -> Result<BTreeMap<Position, LogicalPlan>> {
     let ends = BTreeSet::new();
     let mut sources =
@@ -225,7 +225,7 @@ impl Sources<'_> {
     }
 }
 
-/// The expressions that compute a column.
+/// Returns the expressions that compute a column.
 fn computing(plan: &LogicalPlan, index: usize) -> Result<Vec<Expr>> {
     let name = plan.schema().field(index).name();
     Ok(match plan {

@@ -31,7 +31,7 @@ pub struct Lower {
 }
 
 impl Lower {
-    /// The plan with the value of the function, as a column beside the variable.
+    /// Returns the plan with the value of the function, as a column beside the variable.
     pub fn lifted(&self, plan: LogicalPlan, variable: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
         let mut above = 0;
         lifted(plan, variable, names, &mut |node, _, _| {
@@ -69,7 +69,7 @@ struct Place<'p> {
     is_open: bool,
 }
 
-/// The window functions by way of which these columns vary, the uppermost ones alone.
+/// Returns the window functions by way of which these columns vary, the uppermost ones alone.
 pub fn windows_below((direction, names): (&Direction, &Names), below: Below) -> Result<Vec<Lower>> {
     let Below { plan, variable, read, keys } = below;
     let mut found = vec![];
@@ -110,7 +110,7 @@ fn look_below(followed: (&Direction, &Names), place: Place, found: &mut Vec<Lowe
     Ok(())
 }
 
-/// Whether a column of an input can be lifted above a node.
+/// Returns whether a column of an input can be lifted above a node.
 fn lets_lift(node: &LogicalPlan) -> bool {
     match node {
         LogicalPlan::Aggregate(_)

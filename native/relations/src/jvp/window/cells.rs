@@ -19,7 +19,7 @@ use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{has_one_row_at_most, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
 
-/// The plan with the number of the cell that column number `index` has in a row.
+/// Returns the plan with the number of the cell that column number `index` has in a row.
 pub fn numbered(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
     lifted(plan, index, names, &mut |node, index, names| {
         if let LogicalPlan::Window(window) = node
@@ -40,13 +40,13 @@ pub fn numbered(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(L
     })
 }
 
-/// The plan with the number of the value that a column has in a row.
+/// Returns the plan with the number of the value that a column has in a row.
 pub fn numbered_by_value(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
     let numbering = by_value(&plan, index);
     with_column(plan, numbering, names)
 }
 
-/// What numbers the cells of a column, if it originates in a node.
+/// Returns what numbers the cells of a column, if it originates in a node.
 fn numbering(node: &LogicalPlan, index: usize) -> Result<Option<Expr>> {
     if matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(Distinct::All(_))) && !is_origin(node, index)? {
         return Ok(Some(by_value(node, index)));
@@ -79,7 +79,7 @@ fn with_column(plan: LogicalPlan, numbering: Expr, names: &mut Names) -> Result<
     Ok((LogicalPlan::Window(window), Column::new_unqualified(name)))
 }
 
-/// Whether no two rows are known to have the same cell of column number `index`.
+/// Returns whether no two rows are known to have the same cell of column number `index`.
 #[recursive::recursive]
 pub fn has_cells_of_its_own(plan: &LogicalPlan, index: usize) -> Result<bool> {
     let Origin::Below(sources) = origin(plan, index)? else { return Ok(true) };
@@ -134,7 +134,7 @@ pub fn has_cells_of_its_own(plan: &LogicalPlan, index: usize) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether column number `index` has one cell at most, so that all rows have it.
+/// Returns whether column number `index` has one cell at most, so that all rows have it.
 #[recursive::recursive]
 pub fn is_one_cell(plan: &LogicalPlan, index: usize) -> Result<bool> {
     let Origin::Below(sources) = origin(plan, index)? else {

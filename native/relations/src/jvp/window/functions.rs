@@ -21,7 +21,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Those of a node.
+    /// Creates those of a node.
     pub fn of(window: Window, names: &mut Names) -> Result<Self> {
         let mut draws = VolatileColumns::new(names);
         let functions = window.window_expr.into_iter().map(|function| draws.function(function));
@@ -30,17 +30,17 @@ impl Windows {
         Ok(Self { input, functions, shown: window.schema })
     }
 
-    /// How many columns the node passes on.
+    /// Returns how many columns the node passes on.
     fn width(&self) -> usize {
         self.shown.fields().len() - self.functions.len()
     }
 
-    /// The columns among those wanted that the node passes on.
+    /// Returns the columns among those wanted that the node passes on.
     pub fn passed_on(&self, wanted: &BTreeSet<usize>) -> BTreeSet<usize> {
         wanted.range(..self.width()).copied().collect()
     }
 
-    /// The functions whose tangents are wanted, with the numbers of their columns.
+    /// Returns the functions whose tangents are wanted, with the numbers of their columns.
     pub fn wanted(&self, wanted: &BTreeSet<usize>) -> impl Iterator<Item = (usize, &Expr)> {
         let width = self.width();
         wanted.range(width..).filter_map(move |index| Some((*index, self.functions.get(index - width)?)))
@@ -65,7 +65,7 @@ pub fn over_columns(function: &mut Expr, below: &mut Vec<Expr>, names: &mut Name
     }
 }
 
-/// The plan with window functions over columns of its own.
+/// Returns the plan with window functions over columns of its own.
 pub fn with_windows_over_columns(
     plan: LogicalPlan,
     mut functions: Vec<Expr>,

@@ -98,8 +98,8 @@ struct Layers {
     derivatives: Vec<Expr>,
 }
 
-/// The window functions over an input by the row's own cell of the variable of a direction. `by_value` says whether the cells of one
-/// value are one.
+/// Returns the window functions over an input by the row's own cell of the variable of a direction. `by_value` says whether the
+/// cells of one value are one.
 pub fn by_own_cell(
     carrier: &mut Propagation,
     direction: usize,
@@ -151,7 +151,7 @@ impl Layers {
         Self { functions, ranks: vec![], terms: vec![], sums: vec![], derivatives: vec![] }
     }
 
-    /// The plan with all of it, where so many of the functions are the node's own.
+    /// Returns the plan with all of it, where so many of the functions are the node's own.
     fn over(mut self, mut plan: LogicalPlan, own: usize, names: &mut Names) -> Result<LogicalPlan> {
         self.functions.append(&mut self.ranks);
         let mut read = vec![];
@@ -182,8 +182,8 @@ impl OwnRows<'_, '_> {
         &self.carrier.directions[self.direction]
     }
 
-    /// The window functions that vary, with how their derivatives are found. The plan gets the values of the windows below that
-    /// these read.
+    /// Returns the window functions that vary, with how their derivatives are found. The plan gets the values of the windows
+    /// below that these read.
     fn varying(&mut self, plan: &mut LogicalPlan, windows: &Windows, wanted: &BTreeSet<usize>) -> Result<Vec<Varying>> {
         let mut varying = vec![];
         for (index, function) in windows.wanted(wanted) {
@@ -197,7 +197,7 @@ impl OwnRows<'_, '_> {
         Ok(varying)
     }
 
-    /// The column with the number of the cell that a row has, which the plan gets.
+    /// Returns the column with the number of the cell that a row has, which the plan gets.
     fn number(&mut self, plan: &mut LogicalPlan, by_value: bool) -> Result<Column> {
         let position = plan.schema().index_of_column(&self.of)?;
         let numbered = if by_value { numbered_by_value } else { numbered };
@@ -206,7 +206,7 @@ impl OwnRows<'_, '_> {
         Ok(number)
     }
 
-    /// The tangents of columns of a plan, which gets columns for them: of those that are shown, and those that functions are over.
+    /// Returns the tangents of columns of a plan, which gets columns for them: of those that are shown, and those that functions are over.
     fn passes(
         &mut self,
         plan: &mut LogicalPlan,
@@ -244,13 +244,13 @@ impl OwnRows<'_, '_> {
         Ok(Passes { all, own, along })
     }
 
-    /// The columns that the arguments of functions may vary with.
+    /// Returns the columns that the arguments of functions may vary with.
     fn read<'e>(&self, plan: &LogicalPlan, functions: impl IntoIterator<Item = &'e Expr>) -> Result<BTreeSet<usize>> {
         let variable = Variable::Column(plan.schema().index_of_column(&self.of)?);
         self.direction().needs(plan.schema(), variable, functions.into_iter().flat_map(arguments))
     }
 
-    /// The derivative of a function by the row's own cell, NULL where the function is; nothing if it is zero.
+    /// Returns the derivative of a function by the row's own cell, NULL where the function is; nothing if it is zero.
     fn derivative(
         &mut self,
         Varying { index, function, way, .. }: &Varying,
@@ -287,7 +287,7 @@ impl OwnRows<'_, '_> {
         Ok(Some(Guarded { tangent: null_with_column(sum, shown, *index)?, inactive }))
     }
 
-    /// How the derivative of a function is found. The plan gets the values of the windows below that this reads.
+    /// Returns how the derivative of a function is found. The plan gets the values of the windows below that this reads.
     fn way(&mut self, plan: &mut LogicalPlan, function: &Expr, call: &WindowFunction) -> Result<Way> {
         let variable = plan.schema().index_of_column(&self.of)?;
         let read = self.read(plan, [function])?;
@@ -340,7 +340,7 @@ impl OwnRows<'_, '_> {
         Ok(Pass { schema, tangents })
     }
 
-    /// The same by the value of a window below.
+    /// Returns the same by the value of a window below.
     fn along(&mut self, plan: &mut LogicalPlan, value: &Column, wanted: BTreeSet<usize>) -> Result<Pass> {
         let schema = Arc::clone(plan.schema());
         let index = schema.index_of_column(value)?;
@@ -357,7 +357,7 @@ impl OwnRows<'_, '_> {
         Ok(Pass { schema, tangents })
     }
 
-    /// The rows that functions are over, with tangents.
+    /// Returns the rows that functions are over, with tangents.
     fn rows<'r>(
         &'r mut self,
         pass: &'r Pass,

@@ -65,8 +65,8 @@ fn check_condition(expr: &Expr, inputs: &[&LogicalPlan]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a column of one of these plans is a sum of floats, or computed from one: rounded, and in an order of the rows that is not
-/// known.
+/// Returns whether a column of one of these plans is a sum of floats, or computed from one: rounded, and in an order of the rows
+/// that is not known.
 #[recursive::recursive]
 fn is_rounded_in(column: &Column, plans: &[&LogicalPlan]) -> Result<bool> {
     for plan in plans {
@@ -77,7 +77,7 @@ fn is_rounded_in(column: &Column, plans: &[&LogicalPlan]) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether the column of a plan at this position is rounded.
+/// Returns whether the column of a plan at this position is rounded.
 pub fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
     let is_float = plan.schema().field(index).data_type().is_floating();
     let computed = |expr: &Expr, input: &LogicalPlan| is_rounded_as(expr, input, is_float);
@@ -136,7 +136,7 @@ pub fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
     }
 }
 
-/// Whether what an expression over a plan computes is rounded, be it a float or not.
+/// Returns whether what an expression over a plan computes is rounded, be it a float or not.
 fn is_rounded_as(expr: &Expr, input: &LogicalPlan, is_float: bool) -> Result<bool> {
     let rounds = expr.exists(|part| {
         let name = match part {

@@ -13,8 +13,8 @@ use super::float_stability::is_rounded;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::nodes::{non_query_nodes, with_expressions};
 
-/// The columns by which the rows of a plan are in one order only, the first first: rows that are equal in these are one as good as
-/// the other.
+/// Returns the columns by which the rows of a plan are in one order only, the first first: rows that are equal in these are one as
+/// good as the other.
 ///
 /// # Errors
 /// If rows cannot be ordered by one of them.
@@ -30,8 +30,8 @@ pub fn total_order(plan: &LogicalPlan) -> Result<Vec<usize>> {
     Ok(keys.into_iter().map(|(_, _, index)| index).collect())
 }
 
-/// The columns in which rows differ that differ at all: the keys of groups, and otherwise those that are not computed from others of
-/// them.
+/// Returns the columns in which rows differ that differ at all: the keys of groups, and otherwise those that are not computed from
+/// others of them.
 ///
 /// DataFusion 54 cannot always order by both: `SanityCheckPlan ... does not satisfy order requirements`.
 fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
@@ -73,8 +73,8 @@ fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
     }
 }
 
-/// Those of a projection: the columns that tell the rows of its input apart, if it passes these on, and otherwise what it does not
-/// compute from others.
+/// Returns those of a projection: the columns that tell the rows of its input apart, if it passes these on, and otherwise what it
+/// does not compute from others.
 fn distinguishing_in(node: &Projection) -> Vec<usize> {
     let is_passed = |column: &Column| {
         node.expr.iter().any(|expr| matches!(unaliased(expr), Expr::Column(passed) if passed == column))
@@ -104,7 +104,7 @@ fn distinguishing_in(node: &Projection) -> Vec<usize> {
     fewer.unwrap_or_else(|| (0..node.expr.len()).filter(|index| !is_computed(&node.expr[*index])).collect())
 }
 
-/// Whether a window function gives each row a number of its own.
+/// Returns whether a window function gives each row a number of its own.
 fn numbers_all_rows(expr: &Expr) -> bool {
     matches!(unaliased(expr), Expr::WindowFunction(call)
         if call.fun.name() == "row_number" && call.params.partition_by.is_empty())
@@ -125,7 +125,7 @@ fn check_order(field: &FieldRef) -> Result<()> {
     Ok(())
 }
 
-/// The plan with everything that depends on the order of rows in one order of them only.
+/// Returns the plan with everything that depends on the order of rows in one order of them only.
 ///
 /// ```text
 /// Limit: fetch=2          ->      Limit: fetch=2
@@ -177,7 +177,7 @@ pub fn in_one_order(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(ordered.data)
 }
 
-/// The rows of a plan in one order, that in which they are already if there is one.
+/// Returns the rows of a plan in one order, that in which they are already if there is one.
 fn sorted(plan: LogicalPlan) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Sort(Sort { expr, input, fetch }) => {
@@ -195,7 +195,7 @@ fn sorted(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
 }
 
-/// Whether the rows of a plan are in the order of a sort below.
+/// Returns whether the rows of a plan are in the order of a sort below.
 fn is_sorted(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Sort(_) => true,
@@ -219,7 +219,7 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// What orders the rows of a plan after `keys`, so that there is one order of them only.
+/// Returns what orders the rows of a plan after `keys`, so that there is one order of them only.
 ///
 /// The further keys go the way of the first. Then opposite orders stay opposite, of which DataFusion computes one:
 ///
@@ -240,7 +240,7 @@ fn ordered_further(mut keys: Vec<SortExpr>, input: &LogicalPlan) -> Result<Vec<S
     Ok(keys)
 }
 
-/// An expression over a plan whose functions depend on the order of rows in one order of them only.
+/// Returns an expression over a plan whose functions depend on the order of rows in one order of them only.
 ///
 /// # Errors
 /// If rows cannot be ordered by one of the columns of the plan.

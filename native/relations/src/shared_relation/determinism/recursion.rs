@@ -20,8 +20,8 @@ use crate::vocabulary::names::columns;
 /// The numbers of the rows of an iteration are between a multiple of this and the next one.
 const STRIDE: i64 = 1 << 32;
 
-/// The plan of a relation of iterations as a recursive query, none of any other relation. The recursive term reads the rows before
-/// several times.
+/// Returns the plan of a relation of iterations as a recursive query, none of any other relation. The recursive term reads the
+/// rows before several times.
 ///
 /// A row is stored with its number, which says of which iteration it is. So rows are found again without an order.
 ///
@@ -45,7 +45,7 @@ struct Recursion<'r> {
 }
 
 impl Recursion<'_> {
-    /// The rows of all iterations.
+    /// Returns the rows of all iterations.
     ///
     /// ```text
     /// RecursiveQuery: ∂r
@@ -66,8 +66,9 @@ impl Recursion<'_> {
         self.query(self.rows(start.clone(), columns(start.schema()))?, self.rows(next, exprs)?)
     }
 
-    /// The sums of what all iterations contribute, from the last one to the first. Beside its contributions to the rows before, each
-    /// contributes nothing to the row whose number is the multiple of [`STRIDE`], which says how far the sweep has come.
+    /// Returns the sums of what all iterations contribute, from the last one to the first. Beside its contributions to the rows
+    /// before, each contributes nothing to the row whose number is the multiple of [`STRIDE`], which says how far the sweep has
+    /// come.
     ///
     /// ```text
     /// Aggregate: ∂to, ∂row, sum(∂cotangent)
@@ -108,7 +109,7 @@ impl Recursion<'_> {
         self.rows(plan, [lit(BEFORE)].into_iter().chain(number).collect())
     }
 
-    /// The cotangents that the first rows have from outside.
+    /// Returns the cotangents that the first rows have from outside.
     fn to_first_rows(&self, outside: &Arc<SharedRelation>) -> Result<LogicalPlan> {
         let rows = outside.scan()?;
         let all = columns(rows.schema());
@@ -116,7 +117,7 @@ impl Recursion<'_> {
         self.rows(rows, [lit(FIRST)].into_iter().chain(all).collect())
     }
 
-    /// What an iteration contributes. The rows before may be the first. `here` is none once these have been reached.
+    /// Returns what an iteration contributes. The rows before may be the first. `here` is none once these have been reached.
     fn contributions(&self, step: LogicalPlan, here: LogicalPlan) -> Result<LogicalPlan> {
         let mut exprs = columns(step.schema());
         if let [to, row, ..] = exprs.as_mut_slice() {
@@ -126,12 +127,12 @@ impl Recursion<'_> {
         self.rows(LogicalPlanBuilder::from(step).cross_join(here)?.build()?, exprs)
     }
 
-    /// A relation that the query reads.
+    /// Returns a relation that the query reads.
     fn part(&self, what: &str, plan: LogicalPlan) -> Arc<SharedRelation> {
         Arc::new(SharedRelation::new(format!("{} {what}", self.name), plan))
     }
 
-    /// The rows of the last iteration.
+    /// Returns the rows of the last iteration.
     fn work_table(&self) -> Result<LogicalPlan> {
         let source = provider_as_source(Arc::new(CteWorkTable::new(self.name, Arc::clone(&self.schema))));
         LogicalPlanBuilder::scan(self.name, source, None)?.build()
@@ -150,7 +151,7 @@ impl Recursion<'_> {
     }
 }
 
-/// The multiple of [`STRIDE`] below the numbers of the last rows of a relation, as one row.
+/// Returns the multiple of [`STRIDE`] below the numbers of the last rows of a relation, as one row.
 fn last_iteration(relation: &Arc<SharedRelation>) -> Result<LogicalPlan> {
     let scan = relation.scan()?;
     let last = columns(scan.schema()).pop().map(|number| max(number).alias("∂last"));
@@ -159,7 +160,7 @@ fn last_iteration(relation: &Arc<SharedRelation>) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(last.clone()).project(exprs)?.build()
 }
 
-/// The multiple of [`STRIDE`] below the rows that the sweep has come to, none if these are the first.
+/// Returns the multiple of [`STRIDE`] below the rows that the sweep has come to, none if these are the first.
 fn here(state: &Arc<SharedRelation>) -> Result<LogicalPlan> {
     let scan = state.scan()?;
     let all = columns(scan.schema());
@@ -168,7 +169,7 @@ fn here(state: &Arc<SharedRelation>) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(scan).filter(to.eq(lit(BEFORE)).and(is_multiple))?.project([row.alias("∂here")])?.build()
 }
 
-/// The rows of the iteration before that which the sweep has come to.
+/// Returns the rows of the iteration before that which the sweep has come to.
 fn rows_before(tape: &Arc<SharedRelation>, here: &Arc<SharedRelation>) -> Result<LogicalPlan> {
     let rows = tape.scan()?;
     let all = columns(rows.schema());
@@ -176,7 +177,7 @@ fn rows_before(tape: &Arc<SharedRelation>, here: &Arc<SharedRelation>) -> Result
     of_iteration(rows, number, here, |here| here - lit(STRIDE))?.project(all)?.build()
 }
 
-/// The cotangents of the rows of an iteration by their numbers in it: from that after it and from outside.
+/// Returns the cotangents of the rows of an iteration by their numbers in it: from that after it and from outside.
 fn incoming(
     given: &Given,
     state: &Arc<SharedRelation>,
@@ -195,7 +196,8 @@ fn incoming(
     LogicalPlanBuilder::from(rows).aggregate(number, all[1..].iter().cloned().map(sum))?.build()
 }
 
-/// Those of some rows that are of an iteration, each with the multiple of [`STRIDE`] in `here`, of which `of` makes that of the iteration.
+/// Returns those of some rows that are of an iteration, each with the multiple of [`STRIDE`] in `here`, of which `of` makes that of the
+/// iteration.
 fn of_iteration(
     rows: LogicalPlan,
     number: Expr,
@@ -209,13 +211,13 @@ fn of_iteration(
     LogicalPlanBuilder::from(rows).join_on(here, JoinType::Inner, is_of)
 }
 
-/// The multiple of [`STRIDE`] below a number.
+/// Returns the multiple of [`STRIDE`] below a number.
 fn multiple(number: Expr) -> Expr {
     number.clone() - number % lit(STRIDE)
 }
 
-/// A plan over rows in the place of those that an iteration is given: `work` in the place of the rows before, with their numbers as one
-/// more column, and `others` in the place of others.
+/// Returns a plan over rows in the place of those that an iteration is given: `work` in the place of the rows before, with their
+/// numbers as one more column, and `others` in the place of others.
 fn taking(plan: &LogicalPlan, work: InPlace, others: Option<InPlace>) -> Result<LogicalPlan> {
     let taken = each_rewritten(plan.clone(), &mut |plan| {
         plan.transform_down_with_subqueries(|node| {
@@ -237,7 +239,8 @@ fn taking(plan: &LogicalPlan, work: InPlace, others: Option<InPlace>) -> Result<
 /// What an iteration is given, and the rows that take its place.
 type InPlace<'p> = (&'p Given, &'p Arc<SharedRelation>);
 
-/// What a relation has that numbers the rows which an iteration is given, with the numbers that they have. None if it is another one.
+/// Returns what a relation has that numbers the rows which an iteration is given, with the numbers that they have. None if it is
+/// another one.
 fn numbered(plan: &LogicalPlan, work: InPlace) -> Result<Option<LogicalPlan>> {
     let (exprs, rows) = match plan {
         LogicalPlan::TableScan(scan) if is_scan(plan, work.0) => {
@@ -259,7 +262,7 @@ fn is_scan(node: &LogicalPlan, given: &Given) -> bool {
     matches!(node, LogicalPlan::TableScan(scan) if Given::scanned(scan).is_some_and(|read| read.id() == given.id()))
 }
 
-/// The relation that has the rows of all iterations.
+/// Returns the relation that has the rows of all iterations.
 fn scanned_in(plan: &LogicalPlan) -> Result<Arc<SharedRelation>> {
     let mut found = None;
     plan.apply(|node| {

@@ -10,8 +10,8 @@ use super::order::{in_one_order, total_order};
 use crate::shared_relation::iterations::Iterations;
 use crate::vocabulary::nullable_wrapper::marked;
 
-/// A relation so that each of its readers may compute it anew and finds the same rows, with their numbers in a column of this name
-/// if one is given.
+/// Returns a relation so that each of its readers may compute it anew and finds the same rows, with their numbers in a column of
+/// this name if one is given.
 ///
 /// ```text
 /// TableScan: w            ->      Projection: val, row_number() OVER (ORDER BY val) AS ∂row
@@ -57,7 +57,7 @@ fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// Whether an expression may be another value each time, which what says that a value may be NULL is not.
+/// Returns whether an expression may be another value each time, which what says that a value may be NULL is not.
 fn is_volatile(expr: &Expr) -> Result<bool> {
     let mut found = false;
     expr.apply(|part| {

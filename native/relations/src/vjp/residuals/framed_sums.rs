@@ -26,7 +26,7 @@ pub struct FramedSum {
 }
 
 impl FramedSum {
-    /// The column that a call gives, which is a sum of this project over a column.
+    /// Creates the column that a call gives, which is a sum of this project over a column.
     pub fn of(output: &Column, call: &WindowFunction) -> Option<Self> {
         let Some(Expr::Column(input)) = call.params.args.first() else { return None };
         let fun = FrameSum::of(&call.fun)?.transpose().function();
@@ -34,12 +34,12 @@ impl FramedSum {
         Some(Self { output: output.clone(), input: input.clone(), share: None, transpose })
     }
 
-    /// Whether it is a column.
+    /// Returns whether it is a column.
     pub fn is(&self, column: &Column) -> bool {
         self.output == *column
     }
 
-    /// The columns that carrying cotangents back reads.
+    /// Returns the columns that carrying cotangents back reads.
     pub fn reads(&self) -> Vec<Column> {
         let params = &self.transpose.params;
         let orders = params.order_by.iter().map(|sort| &sort.expr);
@@ -48,7 +48,7 @@ impl FramedSum {
         exprs.flat_map(Expr::column_refs).cloned().collect()
     }
 
-    /// The keys and the condition by which a copy of the rows is joined to the rows that are in the frame of each.
+    /// Returns the keys and the condition by which a copy of the rows is joined to the rows that are in the frame of each.
     fn reached_by(&self, copy: &RenamedRows) -> Result<(Vec<(Expr, Expr)>, Expr)> {
         let params = &self.transpose.params;
         let ([_, low, high], [order]) = (params.args.as_slice(), params.order_by.as_slice()) else {
@@ -59,7 +59,7 @@ impl FramedSum {
         Ok((keys.collect::<Result<_>>()?, in_frame))
     }
 
-    /// What the frames with a cotangent have for each of their rows. One without a value has no rows.
+    /// Returns what the frames with a cotangent have for each of their rows. One without a value has no rows.
     fn of_frame(&self, cotangent: Expr) -> Result<Expr> {
         match &self.share {
             Some(share) => {
@@ -71,7 +71,7 @@ impl FramedSum {
     }
 }
 
-/// All rows of a residual with the sums of the cotangents of the frames that they are in.
+/// Returns all rows of a residual with the sums of the cotangents of the frames that they are in.
 ///
 /// ```text
 /// WindowAggr: sum_of_frames(∂cotangent, low, high) PARTITION BY p ORDER BY number
@@ -160,8 +160,8 @@ impl Contributions {
 }
 
 impl ByValue<'_> {
-    /// The rows, and the column with the numbers of values. `sums` have the cotangents of columns that are sums over frames, `others` those of
-    /// the others.
+    /// Returns the rows, and the column with the numbers of values. `sums` have the cotangents of columns that are sums over frames,
+    /// `others` those of the others.
     pub fn transposed(
         self,
         sums: Vec<(&FramedSum, Expr)>,

@@ -61,7 +61,8 @@ impl Table {
 }
 
 impl Groups {
-    /// A residual with the groups of the rows of a segment: first their keys, then the aggregates, each with the call as the user wrote it.
+    /// Returns a residual with the groups of the rows of a segment: first their keys, then the aggregates, each with the call as the user
+    /// wrote it.
     pub fn computed(
         mut below: Segment,
         keys: Vec<Column>,
@@ -110,7 +111,7 @@ impl Groups {
         Ok((stored, Self { below, keys, aggregates }))
     }
 
-    /// The rows below, each with the cotangents of its group times the partial derivatives by the row.
+    /// Returns the rows below, each with the cotangents of its group times the partial derivatives by the row.
     ///
     /// ```text
     /// Join: the keys of the rows IS NOT DISTINCT FROM those of the groups
@@ -148,7 +149,7 @@ impl Groups {
         Ok(PulledBack { below: &self.below, rows, of: groups.of, cotangents })
     }
 
-    /// The groups with their cotangents and ties, under names of their own.
+    /// Returns the groups with their cotangents and ties, under names of their own.
     fn with_cotangents(
         &self,
         residual: &Stored,
@@ -213,7 +214,7 @@ impl Groups {
         Ok(Expr::Column(count))
     }
 
-    /// The rows below, each with its group.
+    /// Returns the rows below, each with its group.
     ///
     /// An inner join would take keys that may be NULL apart (see [`null_safe_keys`](crate::vjp::segment::null_safe_keys)), which costs. One
     /// that keeps all rows DataFusion leaves as it is, and a row whose group has no cotangents contributes nothing.
@@ -242,9 +243,9 @@ fn partials_of(call: &AggregateFunction, original: &Expr, members: Members, belo
     }
 }
 
-/// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row. Where the aggregate has
-/// no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed. Nor is it by a group that does
-/// not count, though its derivative be infinite, as that of `corr` is where all values of one side are equal.
+/// Returns the cotangents that a row of a group gets: those of the group times the partial derivatives by the row. Where the
+/// aggregate has no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed. Nor is it by a
+/// group that does not count, though its derivative be infinite, as that of `corr` is where all values of one side are equal.
 fn products(partials: Vec<(Expr, Expr)>, has_value: &Expr, factors: &Factors) -> Result<Vec<(Column, Expr)>> {
     let Factors { cotangent, are_finite, keeps_zeros } = *factors;
     let mut products = vec![];

@@ -21,7 +21,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// A scan of all columns.
+    /// Returns a scan of all columns.
     pub fn scan(&self, names: &mut Names) -> Result<Segment> {
         Segment::reading(&self.relation, names)
     }

@@ -110,13 +110,13 @@ pub struct Residuals {
 }
 
 impl Residuals {
-    /// The residuals of an iteration, before which come these rows.
+    /// Returns the residuals of an iteration, before which come these rows.
     pub fn after(before: Stored) -> Self {
         let begin = Begin { before, around: vec![], known: HashMap::new() };
         Self { begin: Some(begin), ..Self::default() }
     }
 
-    /// What is known of a node. The rows of the iteration before are the variable of an iteration.
+    /// Returns what is known of a node. The rows of the iteration before are the variable of an iteration.
     pub fn node(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
         let Self { nodes, begin, .. } = self;
         nodes.of(plan, &|node| is_variable(node, begin.as_ref(), variables))
@@ -128,12 +128,12 @@ impl Residuals {
         nodes.enter(plan, &|node| is_variable(node, begin.as_ref(), variables))
     }
 
-    /// The residuals by their numbers.
+    /// Returns the residuals by their numbers.
     pub fn all(&self) -> &[Residual] {
         &self.residuals
     }
 
-    /// The residual of a node, if it has one, and how many columns the node has.
+    /// Returns the residual of a node, if it has one, and how many columns the node has.
     pub fn of(&self, node: Node) -> Option<(ResidualId, usize)> {
         self.known.get(&node.id).copied()
     }
@@ -148,12 +148,12 @@ impl Residuals {
         self.single.insert(node.id);
     }
 
-    /// Whether a node is known to have exactly one row.
+    /// Returns whether a node is known to have exactly one row.
     pub fn is_single(&self, node: Node) -> bool {
         self.single.contains(&node.id)
     }
 
-    /// Whether the rows of a residual have numbers.
+    /// Returns whether the rows of a residual have numbers.
     pub fn is_numbered(&self, id: ResidualId) -> bool {
         self.residuals.get(id).is_some_and(|residual| residual.stored.relation.is_numbered())
     }
@@ -164,7 +164,7 @@ impl Residuals {
         self.residuals.len() - 1
     }
 
-    /// A segment that reads a residual, with the number of the row behind its columns if it has one.
+    /// Returns a segment that reads a residual, with the number of the row behind its columns if it has one.
     fn whole(&self, id: ResidualId, names: &mut Names) -> Result<Segment> {
         let Some(Residual { stored: residual, .. }) = self.residuals.get(id) else {
             return internal_err!("residual {id} is missing");
@@ -182,14 +182,15 @@ impl Residuals {
         Ok(segment)
     }
 
-    /// A segment that reads a residual, of which `width` columns are those of the node that it stands for.
+    /// Returns a segment that reads a residual, of which `width` columns are those of the node that it stands for.
     pub fn reader(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
         let mut segment = self.whole(id, names)?;
         segment.columns.truncate(width);
         Ok(segment)
     }
 
-    /// The same with the number of the row as one more column. A residual has columns between, of the segment that it is computed from.
+    /// Returns the same with the number of the row as one more column. A residual has columns between, of the segment that it is
+    /// computed from.
     pub fn numbered(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
         let mut segment = self.whole(id, names)?;
         let row = segment.columns.pop();
@@ -207,13 +208,13 @@ fn is_variable(node: &LogicalPlan, begin: Option<&Begin>, variables: &[RowVariab
 }
 
 impl Begin {
-    /// Whether a node scans the rows of the iteration before.
+    /// Returns whether a node scans the rows of the iteration before.
     pub fn is_scan(&self, node: &LogicalPlan) -> bool {
         SharedRelation::scanned_by(node).is_some_and(|relation| Arc::ptr_eq(&relation, &self.before.relation))
     }
 }
 
-/// Whether a plan needs no residual: it is cheap to compute twice, and has the same rows both times.
+/// Returns whether a plan needs no residual: it is cheap to compute twice, and has the same rows both times.
 pub fn needs_no_residual(plan: &LogicalPlan) -> Result<bool> {
     let is_dear = any_node(plan, |node| {
         Ok(match node {

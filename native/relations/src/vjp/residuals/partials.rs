@@ -39,7 +39,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The rows with their shares.
+    /// Returns the rows with their shares.
     pub fn over(self, rows: LogicalPlan) -> Result<LogicalPlan> {
         with_columns(with_windows(with_columns(rows, self.values)?, self.ranks)?, self.shares)
     }
@@ -63,7 +63,7 @@ enum By {
 }
 
 impl Partials {
-    /// Those of a call over rows of these columns. `original` is the call as the user wrote it.
+    /// Creates those of a call over rows of these columns. `original` is the call as the user wrote it.
     pub fn of(call: &AggregateFunction, original: &Expr, columns: &DFSchema) -> Result<Self> {
         let definition = WindowFunctionDefinition::AggregateUDF(Arc::clone(&call.func));
         let formula = of(&definition, call.params.args.len())?;
@@ -85,17 +85,17 @@ impl Partials {
         Ok(Self { by: By::Aggregated { call: call.clone(), formula, share: None }, inputs, statistics: vec![] })
     }
 
-    /// Those of a key, in which the rows of the group have an even share.
+    /// Returns those of a key, in which the rows of the group have an even share.
     pub fn of_key(key: &Column) -> Self {
         Self { by: By::Key, inputs: vec![Expr::Column(key.clone())], statistics: vec![] }
     }
 
-    /// Those of a value that is the one of the group's only row.
+    /// Returns those of a value that is the one of the group's only row.
     pub fn of_only(value: &Expr) -> Self {
         Self { by: By::Only, inputs: vec![value.clone()], statistics: vec![] }
     }
 
-    /// Those of `first_value` and the like, over rows with numbers.
+    /// Returns those of `first_value` and the like, over rows with numbers.
     pub fn of_chosen(call: &AggregateFunction, value: &Expr, row: Column) -> Result<Self> {
         let mut chosen = call.clone();
         let number = Expr::Column(row.clone());
@@ -153,12 +153,12 @@ impl Partials {
         Ok(())
     }
 
-    /// Whether rows may share the value, as those of `min` and `max` do.
+    /// Returns whether rows may share the value, as those of `min` and `max` do.
     pub fn has_ties(&self) -> bool {
         matches!(&self.by, By::Aggregated { call, .. } if matches!(call.func.name(), "min" | "max"))
     }
 
-    /// Whether they are shares of rows in the value, so that they are numbers whatever the rows hold.
+    /// Returns whether they are shares of rows in the value, so that they are numbers whatever the rows hold.
     pub fn are_shares(&self) -> bool {
         match &self.by {
             By::Aggregated { call, .. } => {
@@ -176,8 +176,8 @@ impl Partials {
         filter.into_iter().chain([input.clone().eq(value.clone())]).reduce(Expr::and)
     }
 
-    /// The inputs, each with the partial derivative by it, over a row with the columns of its group. `ties` says how many rows have
-    /// the value of `min` or `max`.
+    /// Returns the inputs, each with the partial derivative by it, over a row with the columns of its group. `ties` says how many
+    /// rows have the value of `min` or `max`.
     pub fn over_group(&self, value: &Expr, columns: &[Expr], ties: Option<Expr>) -> Result<Vec<(Expr, Expr)>> {
         self.by_input(value, ties, &mut |call| {
             let known = self.statistics.iter().find(|(known, _)| *known == call);
@@ -233,7 +233,7 @@ impl Partials {
         Ok(partials)
     }
 
-    /// What a row has in a call that is linear in its tangent, or the value of another call over the group.
+    /// Returns what a row has in a call that is linear in its tangent, or the value of another call over the group.
     fn term(
         &self,
         call: &AggregateFunction,
@@ -290,7 +290,7 @@ impl Partials {
     }
 }
 
-/// An input of an aggregate, which is a DOUBLE if it is a float.
+/// Returns an input of an aggregate, which is a DOUBLE if it is a float.
 fn double(input: &Expr, columns: &DFSchema) -> Result<Expr> {
     let data_type = input.get_type(columns)?;
     Ok(if data_type == DataType::Float64 { input.clone() } else { as_double(input.clone()) })

@@ -24,8 +24,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// A residual with the rows of a segment, of which some columns are sums over frames. Its first columns are those of the segment, the
-    /// others what a sweep through it reads.
+    /// Returns a residual with the rows of a segment, of which some columns are sums over frames. Its first columns are those of the
+    /// segment, the others what a sweep through it reads.
     pub fn computed(mut segment: Segment, sums: Vec<FramedSum>, names: &mut Names) -> Result<(Stored, Self)> {
         let repeated = std::mem::take(&mut segment.columns);
         segment.columns = segment.apart(repeated, names)?;
@@ -56,7 +56,7 @@ impl Rows {
         Ok((stored, Self { below: segment, varying, sums }))
     }
 
-    /// The rows as they were computed, each with its cotangents.
+    /// Returns the rows as they were computed, each with its cotangents.
     pub fn pullback(&self, total: RowCotangents, names: &mut Names) -> Result<PulledBack<'_>> {
         let of_columns = total.of_columns();
         let (Some(row), Some(number)) = (total.row.clone(), self.below.columns.last()) else {

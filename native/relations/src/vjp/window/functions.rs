@@ -19,7 +19,7 @@ pub struct Function<'w> {
     pub original: &'w Expr,
 }
 
-/// The segment of the input of windows, with all that they read, and the windows over it.
+/// Returns the segment of the input of windows, with all that they read, and the windows over it.
 pub fn functions<'w>(builder: &mut SegmentBuilder, window: &'w Window) -> Result<(Segment, Vec<Function<'w>>)> {
     let mut segment = builder.segment(&window.input)?;
     let mut functions = vec![];
@@ -41,7 +41,7 @@ pub fn functions<'w>(builder: &mut SegmentBuilder, window: &'w Window) -> Result
     Ok((segment, functions))
 }
 
-/// A window function that reads columns of a segment only, and constants.
+/// Returns a window function that reads columns of a segment only, and constants.
 fn over_columns(
     builder: &mut SegmentBuilder,
     mut function: WindowFunction,
@@ -62,7 +62,7 @@ fn over_columns(
     Ok(function)
 }
 
-/// Whether a function gives the value of one row, which it chooses by its place.
+/// Returns whether a function gives the value of one row, which it chooses by its place.
 pub fn is_of_one_row(function: &WindowFunction) -> bool {
     matches!(function.fun.name(), "first_value" | "last_value" | "nth_value" | "lag" | "lead")
         && matches!(function.fun, WindowFunctionDefinition::WindowUDF(_))

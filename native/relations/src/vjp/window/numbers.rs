@@ -164,7 +164,7 @@ impl Numbered<'_, '_> {
         Ok((outputs, sums))
     }
 
-    /// The outputs of functions, of which sums over frames are added to the segment.
+    /// Returns the outputs of functions, of which sums over frames are added to the segment.
     fn with_sums(&mut self, functions: Vec<Second>, sums: &mut Vec<FramedSum>) -> Result<Vec<Output>> {
         let mut windows = vec![];
         let mut framed = vec![];
@@ -189,7 +189,7 @@ impl Numbered<'_, '_> {
         Ok(outputs)
     }
 
-    /// The output of a sum, with what carries its cotangents back, and what that reads.
+    /// Returns the output of a sum, with what carries its cotangents back, and what that reads.
     fn summed(&mut self, column: Column, sum: FramedSum, sums: &mut Vec<FramedSum>) -> Output {
         for read in sum.reads() {
             self.position(read);
@@ -199,7 +199,7 @@ impl Numbered<'_, '_> {
         Output::Column(self.position(column))
     }
 
-    /// The sum or mean over the frame of each row, of which the windows are added to others.
+    /// Returns the sum or mean over the frame of each row, of which the windows are added to others.
     fn sum(&mut self, function: &WindowFunction, frame: Frame, windows: &mut Vec<Expr>) -> Result<Sum> {
         let params = &function.params;
         let data_type = Expr::from(function.clone()).get_type(self.segment.plan.schema())?;
@@ -234,7 +234,7 @@ impl Numbered<'_, '_> {
         Ok(Sum { sum, rows, call, data_type })
     }
 
-    /// The value of a sum or mean whose windows the segment has.
+    /// Returns the value of a sum or mean whose windows the segment has.
     fn value(&mut self, Sum { sum, rows, call, data_type }: Sum) -> Result<(Column, FramedSum)> {
         let mut value = Expr::Column(sum.clone());
         let mut share = None;
@@ -255,7 +255,7 @@ impl Numbered<'_, '_> {
         Ok((column, framed))
     }
 
-    /// The numbers of rows in the order of a function.
+    /// Returns the numbers of rows in the order of a function.
     fn place(&mut self, function: &WindowFunction, windows: &mut Vec<Expr>) -> Place {
         let own = self.column(windows, Expr::from(number_in(function, WindowFrameUnits::Rows)), "number");
         let is_of_rows = is_of_one_row(function) || function.params.window_frame.units == WindowFrameUnits::Rows;
@@ -269,7 +269,7 @@ impl Numbered<'_, '_> {
         Place { own, equal }
     }
 
-    /// The rows that the value of a function is of, by their numbers.
+    /// Returns the rows that the value of a function is of, by their numbers.
     fn rows(&mut self, function: &WindowFunction, place: &Place, windows: &mut Vec<Expr>) -> Result<Reached> {
         let number = self.position(place.own.clone());
         if is_of_one_row(function) {
@@ -298,8 +298,8 @@ impl Numbered<'_, '_> {
         Ok(Reached::Between { number, bounds, extremum })
     }
 
-    /// The first and the last number in the frame of each row. That of frames of equal rows is what these have in common, whichever of
-    /// them comes first.
+    /// Returns the first and the last number in the frame of each row. That of frames of equal rows is what these have in common,
+    /// whichever of them comes first.
     fn bounds(&mut self, function: &WindowFunction, place: &Place, windows: &mut Vec<Expr>) -> Result<[Expr; 2]> {
         let Some(numbers) = &place.equal else { return rows_around(&function.params.window_frame, &place.own) };
         // What windows have in common DataFusion would compute below all of them, where there is no number yet.
@@ -328,7 +328,7 @@ impl Numbered<'_, '_> {
         Output::Varying(Box::new(Varying { function: call, original, partition, arguments, filter, rows }))
     }
 
-    /// The number of the row that a function chooses: what the function gives of the numbers.
+    /// Returns the number of the row that a function chooses: what the function gives of the numbers.
     ///
     /// ```text
     /// lag(x, 2, d) IGNORE NULLS OVER (ORDER BY t)
@@ -349,7 +349,7 @@ impl Numbered<'_, '_> {
         Ok(Expr::from(in_window_of(chosen, function, number)))
     }
 
-    /// The column of a window, which is added to others that the segment will have.
+    /// Returns the column of a window, which is added to others that the segment will have.
     fn column(&mut self, windows: &mut Vec<Expr>, expr: Expr, name: &str) -> Column {
         self.builder.names.column(expr, windows, |names| names.part(name))
     }
@@ -362,7 +362,7 @@ impl Numbered<'_, '_> {
         Ok(())
     }
 
-    /// The position of a column among those of the segment, which is added if it is not one of them yet.
+    /// Returns the position of a column among those of the segment, which is added if it is not one of them yet.
     fn position(&mut self, column: Column) -> usize {
         let columns = &mut self.segment.columns;
         let known = columns.iter().position(|own| *own == column);
@@ -373,19 +373,19 @@ impl Numbered<'_, '_> {
     }
 }
 
-/// Whether a function sums its rows, or has their mean.
+/// Returns whether a function sums its rows, or has their mean.
 fn is_sum(function: &WindowFunction) -> bool {
     let WindowFunctionDefinition::AggregateUDF(udf) = &function.fun else { return false };
     let is_known = ["sum", "avg"].iter().any(|name| aggregate(name).is_ok_and(|known| known == *udf));
     is_known && !function.params.distinct
 }
 
-/// Whether a function has the least or greatest of its rows.
+/// Returns whether a function has the least or greatest of its rows.
 fn is_extremum(function: &WindowFunction) -> bool {
     matches!(&function.fun, WindowFunctionDefinition::AggregateUDF(udf) if matches!(udf.name(), "min" | "max"))
 }
 
-/// The numbers of the first and the last row of a frame of rows, of which there may be none.
+/// Returns the numbers of the first and the last row of a frame of rows, of which there may be none.
 fn rows_around(frame: &WindowFrame, number: &Column) -> Result<[Expr; 2]> {
     let bound = |bound: &WindowFrameBound| -> Result<Expr> {
         let number = Expr::Column(number.clone());
@@ -402,8 +402,8 @@ fn rows_around(frame: &WindowFrame, number: &Column) -> Result<[Expr; 2]> {
     Ok([bound(&frame.start_bound)?, bound(&frame.end_bound)?])
 }
 
-/// The number of a row in the order of a window, or the last of those of equal rows, not by `row_number()`, with which DataFusion 54
-/// confuses that of the residual.
+/// Returns the number of a row in the order of a window, or the last of those of equal rows, not by `row_number()`, with which
+/// DataFusion 54 confuses that of the residual.
 fn number_in(function: &WindowFunction, units: WindowFrameUnits) -> WindowFunction {
     let mut number = WindowFunction::new(WindowFunctionDefinition::AggregateUDF(count_udaf()), vec![lit(1)]);
     number.params.window_frame = WindowFrame::new_bounds(
@@ -416,7 +416,7 @@ fn number_in(function: &WindowFunction, units: WindowFrameUnits) -> WindowFuncti
     number
 }
 
-/// A function of the numbers of rows over the rows that another one is over.
+/// Returns a function of the numbers of rows over the rows that another one is over.
 fn in_window_of(mut numbers: WindowFunction, function: &WindowFunction, number: &Column) -> WindowFunction {
     let params = &mut numbers.params;
     params.partition_by.clone_from(&function.params.partition_by);

@@ -54,7 +54,7 @@ impl Frames {
         }
     }
 
-    /// The value of the row that is chosen of the partition, by the positions of its number and of the number wanted.
+    /// Returns the value of the row that is chosen of the partition, by the positions of its number and of the number wanted.
     fn chosen_row(
         &self,
         builder: &mut SegmentBuilder,
@@ -79,8 +79,8 @@ impl Frames {
         added.pop().map_or_else(|| plan_err!("a window function has no value"), Ok)
     }
 
-    /// The value of an aggregate over the rows of the frame, by the positions of their number, of its bounds and of the value that rows
-    /// must have.
+    /// Returns the value of an aggregate over the rows of the frame, by the positions of their number, of its bounds and of the value
+    /// that rows must have.
     fn over_frame(
         &self,
         builder: &mut SegmentBuilder,
@@ -114,7 +114,7 @@ impl Frames {
     }
 }
 
-/// The value of an aggregate over the whole partition of a row.
+/// Returns the value of an aggregate over the whole partition of a row.
 pub fn over_partition(
     builder: &mut SegmentBuilder,
     outer: &mut Segment,
@@ -143,7 +143,7 @@ fn same_partition(of: &Segment, over: &Segment, varying: &Varying) -> Vec<(Expr,
     varying.partition.iter().filter_map(|index| Some((column(of, *index)?, column(over, *index)?))).collect()
 }
 
-/// The aggregate that a window function computes, over columns of a reader of the residual.
+/// Returns the aggregate that a window function computes, over columns of a reader of the residual.
 fn aggregate_over(over: &Segment, varying: &Varying) -> AggregateFunction {
     let column = |index: usize| Expr::Column(over.columns[index].clone());
     let args = varying.function.params.args.iter().zip(&varying.arguments);
@@ -151,7 +151,7 @@ fn aggregate_over(over: &Segment, varying: &Varying) -> AggregateFunction {
     aggregate(&varying.function, args.collect(), varying.filter.map(|filter| Box::new(column(filter))))
 }
 
-/// The aggregate that a window function computes over its frame.
+/// Returns the aggregate that a window function computes over its frame.
 pub fn aggregate(function: &WindowFunction, args: Vec<Expr>, filter: Option<Box<Expr>>) -> AggregateFunction {
     let mut call = AggregateFunction::new_udf(count_udaf(), args, function.params.distinct, filter, vec![], None);
     if let WindowFunctionDefinition::AggregateUDF(function) = &function.fun {

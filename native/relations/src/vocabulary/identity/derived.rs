@@ -42,14 +42,15 @@ fn note(name: &Arc<str>, kind: Kind) {
     names.noted.insert(address(name), (Arc::downgrade(name), kind));
 }
 
-/// What a name is, if it is not that of a CTE or view: a derived table that [`DerivedTables`] has planned, or one of [`noted_name`].
+/// Returns what a name is, if it is not that of a CTE or view: a derived table that [`DerivedTables`] has planned, or one of
+/// [`noted_name`].
 pub fn kind_of(alias: &TableReference) -> Option<Kind> {
     let TableReference::Bare { table } = alias else { return None };
     let names = NAMES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     names.noted.get(&address(table)).map(|(_, kind)| *kind)
 }
 
-/// A name of which this is known, for whoever has a plan that was not made by the planner of derived tables here.
+/// Returns a name of which this is known, for whoever has a plan that was not made by the planner of derived tables here.
 pub fn noted_name(name: &str, kind: Kind) -> TableReference {
     let table: Arc<str> = name.into();
     note(&table, kind);
@@ -91,7 +92,7 @@ impl RelationPlanner for DerivedTables {
     }
 }
 
-/// The plan with these names of its columns, if there are any.
+/// Returns the plan with these names of its columns, if there are any.
 fn with_names(plan: LogicalPlan, names: Vec<String>) -> Result<LogicalPlan> {
     if names.is_empty() {
         return Ok(plan);

@@ -11,7 +11,7 @@ use super::plan_path::Place;
 use super::table::{Table, table_of};
 use crate::vocabulary::nodes::draws_itself;
 
-/// Whether two nodes are one relation: the same table, whatever its name and alias, or one query that a name stands for.
+/// Returns whether two nodes are one relation: the same table, whatever its name and alias, or one query that a name stands for.
 pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     if let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) {
         return Table::of(a) == Table::of(b)
@@ -22,8 +22,8 @@ pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     is_copy(a, b) || is_equal(a, b) && occurrences(a) == occurrences(b)
 }
 
-/// Whether two nodes are copies of one, of which one reads CTEs that are written out in the other. Copies share their schema, as a leaf
-/// does ([`Occurrence`]).
+/// Returns whether two nodes are copies of one, of which one reads CTEs that are written out in the other. Copies share their schema,
+/// as a leaf does ([`Occurrence`]).
 fn is_copy(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     Arc::ptr_eq(a.schema(), b.schema())
         && discriminant(a) == discriminant(b)
@@ -31,7 +31,7 @@ fn is_copy(a: &LogicalPlan, b: &LogicalPlan) -> bool {
         && (reads_common(a) || reads_common(b))
 }
 
-/// Whether a node is computed from a CTE or view that it scans.
+/// Returns whether a node is computed from a CTE or view that it scans.
 fn reads_common(plan: &LogicalPlan) -> bool {
     let mut reads = false;
     visit(plan, |node| {
@@ -40,7 +40,7 @@ fn reads_common(plan: &LogicalPlan) -> bool {
     reads
 }
 
-/// Whether a node is what computes a column of another, which has the same leaves, though one of them has further columns by now.
+/// Returns whether a node is what computes a column of another, which has the same leaves, though one of them has further columns by now.
 pub fn computes_column(node: &LogicalPlan, other: &LogicalPlan, index: usize) -> bool {
     let column = Column::from(other.schema().qualified_field(index));
     let computing = |plan: &LogicalPlan| {
@@ -55,12 +55,12 @@ pub fn computes_column(node: &LogicalPlan, other: &LogicalPlan, index: usize) ->
         && computing(node) == computing(other)
 }
 
-/// Whether two plans say the same: one text over the same tables.
+/// Returns whether two plans say the same: one text over the same tables.
 pub fn is_equal(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     a == b && tables(a) == tables(b)
 }
 
-/// The tables that a plan reads, in their order.
+/// Returns the tables that a plan reads, in their order.
 fn tables(plan: &LogicalPlan) -> Vec<Table> {
     let mut tables = vec![];
     visit(plan, |node| tables.extend(table_of(node)));
@@ -102,7 +102,7 @@ impl Hash for Occurrence {
     }
 }
 
-/// The leaves of a plan, in their order.
+/// Returns the leaves of a plan, in their order.
 pub fn occurrences(plan: &LogicalPlan) -> Vec<Occurrence> {
     let mut leaves = vec![];
     visit(plan, |node| {
@@ -113,7 +113,7 @@ pub fn occurrences(plan: &LogicalPlan) -> Vec<Occurrence> {
     leaves
 }
 
-/// Whether a plan reads rows that the statement itself has.
+/// Returns whether a plan reads rows that the statement itself has.
 pub fn reads_values(plan: &LogicalPlan) -> bool {
     let mut reads = false;
     visit(plan, |node| reads |= matches!(node, LogicalPlan::Values(_)));

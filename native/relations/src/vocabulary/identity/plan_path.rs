@@ -32,7 +32,7 @@ impl Default for Place {
 }
 
 impl Place {
-    /// The place of the input of this number of a node that stands here; behind the inputs its subqueries are counted.
+    /// Returns the place of the input of this number of a node that stands here; behind the inputs its subqueries are counted.
     pub fn below(&self, node: &LogicalPlan, input: usize) -> Self {
         match node {
             LogicalPlan::SubqueryAlias(alias) => {
@@ -44,7 +44,7 @@ impl Place {
         }
     }
 
-    /// Whether two places can be one. Outside of all names a place says nothing.
+    /// Returns whether two places can be one. Outside of all names a place says nothing.
     pub fn fits(&self, other: &Self) -> bool {
         self.name.is_none() || other.name.is_none() || self == other
     }
@@ -60,7 +60,7 @@ pub fn any_placed(
     any_beside(plan, place, &mut HashSet::new(), is)
 }
 
-/// The same without the CTEs and views that have been gone through.
+/// Returns the same without the CTEs and views that have been gone through.
 #[recursive::recursive]
 fn any_beside(
     plan: &LogicalPlan,

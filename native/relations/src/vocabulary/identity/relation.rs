@@ -25,12 +25,13 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// A relation that is known by the table or query that its name stands for.
+    /// Returns a relation that is known by the table or query that its name stands for.
     pub fn named(node: LogicalPlan, place: Place) -> Self {
         Self { node, place, by_text: false, is_unsure: false }
     }
 
-    /// The relation of a node to which one comes by these inputs, in the plan of a node that reads it. A derived table is known by its text.
+    /// Returns the relation of a node to which one comes by these inputs, in the plan of a node that reads it. A derived table is known by
+    /// its text.
     pub fn read_by(plan: &LogicalPlan, node: LogicalPlan, path: impl Iterator<Item = usize>) -> Result<Self> {
         let mut place = Place::default();
         let (mut is_unread, mut is_unsure) = (true, true);
@@ -52,24 +53,25 @@ impl Relation {
         Ok(Self { by_text: is_unread && readers == 1, is_unsure: is_unsure && readers == 1, ..named })
     }
 
-    /// Where it stands.
+    /// Returns where it stands.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Whether another relation is the same.
+    /// Returns whether another relation is the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.is(&other.node, &other.place)
     }
 
-    /// Whether a node in a place is it.
+    /// Returns whether a node in a place is it.
     pub fn is(&self, node: &LogicalPlan, place: &Place) -> bool {
         let is_named =
             is_same(node, &self.node) && (matches!(node, LogicalPlan::TableScan(_)) || self.place.fits(place));
         is_named || self.by_text && place.is_unread && is_equal(node, &self.node)
     }
 
-    /// Whether a node in a place, or in a subquery of it, says the same as the relation, and nobody can tell whether it is the relation.
+    /// Returns whether a node in a place, or in a subquery of it, says the same as the relation, and nobody can tell whether it is the
+    /// relation.
     pub fn is_unclear_in(&self, plan: &LogicalPlan) -> Result<bool> {
         any_placed(plan, &Place::default(), &mut |node, place| {
             let may_be = self.is_unsure && (place.is_unread || place.is_unsure) && is_equal(node, &self.node);
@@ -77,8 +79,8 @@ impl Relation {
         })
     }
 
-    /// Whether a plan does not read it, but `VALUES` of the same text in its place. DataFusion makes `VALUES` anew for each reader where it puts
-    /// values in the place of parameters, so that nobody can tell whether they are one.
+    /// Returns whether a plan does not read it, but `VALUES` of the same text in its place. DataFusion makes `VALUES` anew for each reader
+    /// where it puts values in the place of parameters, so that nobody can tell whether they are one.
     pub fn is_rebuilt_in(&self, plan: &LogicalPlan) -> Result<bool> {
         let is_rebuilt = |node: &LogicalPlan, place: &Place| {
             *place == self.place && reads_values(node) && is_equal(node, &self.node) && !self.is(node, place)
@@ -87,17 +89,17 @@ impl Relation {
             && any_placed(plan, &Place::default(), &mut |node, place| Ok(is_rebuilt(node, place)))?)
     }
 
-    /// Whether a plan or a subquery in it reads it.
+    /// Returns whether a plan or a subquery in it reads it.
     pub fn is_read_in(&self, plan: &LogicalPlan) -> Result<bool> {
         any_placed(plan, &Place::default(), &mut |node, place| Ok(self.is(node, place)))
     }
 
-    /// Whether another relation is computed from it.
+    /// Returns whether another relation is computed from it.
     pub fn is_part_of(&self, other: &Self) -> Result<bool> {
         any_placed(&other.node, &other.place, &mut |node, place| Ok(self.is(node, place)))
     }
 
-    /// The plan with what stands for the relation in its places.
+    /// Returns the plan with what stands for the relation in its places.
     #[recursive::recursive]
     pub fn replaced(
         &self,

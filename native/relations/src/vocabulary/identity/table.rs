@@ -20,12 +20,12 @@ pub enum Table {
 }
 
 impl Table {
-    /// The table of a scan.
+    /// Creates the table of a scan.
     pub fn of(scan: &TableScan) -> Self {
         source_as_provider(&scan.source).map_or_else(|_| Self::Named(scan.table_name.to_string()), Self::Provider)
     }
 
-    /// Where it is in memory, which is its own as long as it is held. Each reader of a CTE or view has a provider of its own.
+    /// Returns where it is in memory, which is its own as long as it is held. Each reader of a CTE or view has a provider of its own.
     fn address(&self) -> *const () {
         match self {
             Self::Provider(provider) => match provider.get_logical_plan() {
@@ -54,7 +54,7 @@ impl Hash for Table {
     }
 }
 
-/// The table that a node scans.
+/// Returns the table that a node scans.
 pub fn table_of(node: &LogicalPlan) -> Option<Table> {
     match node {
         LogicalPlan::TableScan(scan) => Some(Table::of(scan)),
@@ -62,8 +62,8 @@ pub fn table_of(node: &LogicalPlan) -> Option<Table> {
     }
 }
 
-/// Whether two nodes that are not one relation look so alike that nobody can tell whether one was meant: tables of one name, of which
-/// a catalog has made a provider for each reader.
+/// Returns whether two nodes that are not one relation look so alike that nobody can tell whether one was meant: tables of one name,
+/// of which a catalog has made a provider for each reader.
 pub fn is_unclear(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) else { return false };
     let [of_a, of_b] = [a, b].map(Table::of);
