@@ -103,7 +103,10 @@ impl Cell {
             if is_only {
                 return Ok(Some(cell));
             }
-            return plan_err!("{variable} comes from several branches of a UNION, with cells in each{}", advice(variable));
+            return plan_err!(
+                "{variable} comes from several branches of a UNION, with cells in each{}",
+                advice(variable)
+            );
         }
         Ok(None)
     }
@@ -165,9 +168,7 @@ impl Cell {
         let rows = Expr::Column(Column::new_unqualified(rows));
         let plan = LogicalPlanBuilder::from(plan).cross_join(LogicalPlan::Aggregate(counted))?.build()?;
         let tangent = Expr::Column(tangent.clone());
-        let what = format!(
-            " cells of {variable}{}", advice(variable)
-        );
+        let what = format!(" cells of {variable}{}", advice(variable));
         let error = failing([lit("VariableError: "), rows.clone(), lit(what)], tangent.get_type(plan.schema())?);
         let name = names.part(&tangent.qualified_name().1);
         let checked = when(rows.gt(lit(1_i64)), error).otherwise(tangent)?.alias(name.clone());

@@ -1,4 +1,4 @@
-//! Perturb the rows of a step of a recursive query, and telling an observer of them.
+//! Reads the rows of a step of a recursive query, and tells an observer of them.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;

@@ -1,4 +1,4 @@
-//! Perturb a relation that is computed once.
+//! Reads a relation that is computed once.
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::stats::Precision;

@@ -141,9 +141,7 @@ fn only_row(column: &Expr, scope: &Scope) -> Result<Option<TableReference>> {
     for input in &scope.inputs {
         let is_one = input.exists(|node| {
             Ok(match node {
-                LogicalPlan::SubqueryAlias(named) => {
-                    named.alias == *relation && has_one_row_at_most(node)
-                }
+                LogicalPlan::SubqueryAlias(named) => named.alias == *relation && has_one_row_at_most(node),
                 _ => false,
             })
         })?;

@@ -1,7 +1,7 @@
 //! Queries, which are known by where they were written.
 
-use datafusion_common::{Column, DFSchemaRef};
 use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{Column, DFSchemaRef};
 use datafusion_expr::LogicalPlan;
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
