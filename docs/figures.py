@@ -35,9 +35,10 @@ PAGE = """\
 
 What xql-ffi costs, and against what. Each table is what a program of `bench/` prints, run on the wheels' profile; its
 records are in `bench/records`, from which `docs/figures.py` writes this page. Each record is of one machine:
-$processor; of JAX $jax. Figures are of `datafusion` 55, which `pip install xql-ffi` gives, but for those of
-$older, which were last taken on the engine for 54. A column `engine, 54` has the same ratio there, where it differs by
-more than a tenth.
+$processor; of JAX $jax.
+Figures are of `datafusion` 55, which `pip install xql-ffi` gives, but for those of the programs that were last run on the
+engine for 54: $older.
+A column `engine, 54` has the same ratio there, where it differs by more than a tenth.
 Times are processor time, the least of several rounds, unless it says otherwise; below 1 is faster.
 [Performance](performance.md) says why the figures are what they are.
 
@@ -50,10 +51,6 @@ SQL, `/ value` over that of the function itself, `/ JAX` over that of JAX.
 ![Ratios of fifteen derivatives over those by hand and over JAX](images/figures-forms.png)
 
 $forms
-
-`bench/startup.py`: what a process begins with, in processor time and in memory, each line with all lines before.
-
-$startup
 
 ## From a file to a table
 
@@ -301,17 +298,6 @@ def goals_table(program: str) -> str:
     return table(("ratio of processor times", "measured", "engine, 54", "goal"), lines)
 
 
-def startup_table() -> str:
-    """What a process begins with, and what idle sessions take."""
-    figures = ("processor time", "more", "memory", "more memory")
-    columns = [values("startup", figure) for figure in figures]
-    units = (" ms", " ms", " MB", " MB")
-    lines = [
-        [case, *(f"{c[case]:,.0f}{unit}" for c, unit in zip(columns, units, strict=True))] for case in columns[0]
-    ]
-    return table(("process", "processor time", "more", "memory", "more"), lines)
-
-
 def contraction_table() -> str:
     """Sums of products as arrays, by joins, and in NumPy."""
     times, ratios = ("arrays", "planning", "joins", "NumPy"), ("over NumPy", "over joins")
@@ -473,7 +459,6 @@ TABLES = {
     "forms": forms_table,
     "file": file_table,
     "growth": growth_table,
-    "startup": startup_table,
     "planning": planning_table,
     "engine": lambda: means_table("engine_vs_stock"),
     "stock": lambda: means_table("engine_vs_stock-55"),
