@@ -36,8 +36,8 @@ PAGE = """\
 What xql-ffi costs, and against what. Each table is what a program of `bench/` prints, run on the wheels' profile; its
 records are in `bench/records`, from which `docs/figures.py` writes this page. Each record is of one machine:
 $processor; of JAX $jax.
-Figures are of `datafusion` 55, which `pip install xql-ffi` gives, but for those of the programs that were last run on the
-engine for 54: $older.
+Figures are of `datafusion` 55, which `pip install xql-ffi` gives, but for those of the programs that were last run on
+the engine for 54: $older.
 A column `engine, 54` has the same ratio there, where it differs by more than a tenth.
 Times are processor time, the least of several rounds, unless it says otherwise; below 1 is faster.
 [Performance](performance.md) says why the figures are what they are.

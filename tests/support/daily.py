@@ -71,7 +71,6 @@ PARTS: Sequence[Part] = (
     Part(r"unharmed/test_doctests\.py", _NONE, _OF_DATAFUSION),
     Part(r"engine/test_datafusion\.py::test_it_does_what_the_stock_module_does", 4, _OF_DATAFUSION),
     Part(r"python/test_documentation\.py::test_the_page_is_typed", _NONE, _PAGES),
-    Part(r"examples/test_era5_sensitivity\.py::test_calibration_trajectory", _NONE, _PAGES),
     Part(r"load/test_(size|sqllogictest|memory_pool|processes)\.py", _NONE, _LONG),
     Part(r"by_row/test_contractions\.py::test_gradients_are_those_of_joins", 6, _SAMPLE),
     Part(r"by_row/test_interactions_named\.py::test_against_differences", 6, _SAMPLE),
