@@ -42,6 +42,7 @@ from xql_ffi._operators import (
     vjp_capsule,
 )
 from xql_ffi._prepared.prepared import Prepared, prepare
+from xql_ffi._products import pullback, pushforward
 from xql_ffi._progress import progress
 from xql_ffi._rule_table import rule_table
 from xql_ffi._rules import Rule, rule
@@ -93,6 +94,8 @@ __all__ = [
     "prepare",
     "progress",
     "propagate",
+    "pullback",
+    "pushforward",
     "random",
     "register",
     "rule",

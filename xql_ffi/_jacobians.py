@@ -176,7 +176,7 @@ def hessian(*args: Any, **options: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Variable:
+class Variable:
     """A column of a relation, and the keys of its rows."""
 
     relation: Path
@@ -189,7 +189,13 @@ class _Variable:
         return in_parts(self.relation)
 
 
-def _variable(ctx: SessionContext, wrt: str, keys: Sequence[str] | None) -> _Variable:
+def variable(ctx: SessionContext, wrt: str, keys: Sequence[str] | None) -> Variable:
+    """Finds the column that a name such as ``"w.val"`` gives, with the keys of its rows.
+
+    Raises:
+        TypeError: it is not a name.
+        ValueError: there is no such relation, or it lacks the column or a key.
+    """
     ((relation, name),) = by_relation(wrt)
     schema = schema_of(ctx, relation)
     if missing := [each for each in (name, *(keys or ())) if each not in schema.names]:
@@ -197,22 +203,22 @@ def _variable(ctx: SessionContext, wrt: str, keys: Sequence[str] | None) -> _Var
         raise ValueError(msg)
     if keys is None:
         keys = [field.name for field in schema if field.name != name and not pa.types.is_floating(field.type)]
-    return _Variable(relation, name, keys)
+    return Variable(relation, name, keys)
 
 
 def _of_rows(ctx: SessionContext, query: str | DataFrame, wrt: str, *, keys: Sequence[str] | None = None) -> Jacobian:
-    _check(ctx, "jacobian")
+    check_rows(ctx, "jacobian")
     frame = frame_of(ctx, query)
     with viewed(ctx, frame, uuid4().hex) as view:
-        return _differentiated(ctx, view, frame.schema().names, _variable(ctx, wrt, keys))
+        return _differentiated(ctx, view, frame.schema().names, variable(ctx, wrt, keys))
 
 
 def _of_value(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[str]) -> Hessian:
-    _check(ctx, "hessian")
+    check_rows(ctx, "hessian")
     frame = frame_of(ctx, loss)
     check_one_column(names := frame.schema().names)
     wanted = [wrt] if isinstance(wrt, str) else list(wrt)
-    variables = {name: _variable(ctx, name, None) for name in wanted}
+    variables = {name: variable(ctx, name, None) for name in wanted}
     tag = uuid4().hex
     blocks = {}
     with viewed(ctx, frame, tag) as view:
@@ -225,7 +231,7 @@ def _of_value(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     return Hessian(blocks)
 
 
-def _differentiated(ctx: SessionContext, query: str, names: Sequence[str], by: _Variable) -> Jacobian:
+def _differentiated(ctx: SessionContext, query: str, names: Sequence[str], by: Variable) -> Jacobian:
     """The derivatives of the last column of a query."""
     *keys, value = names
     if repeated := [name for name in names if names.count(name) > 1]:
@@ -271,7 +277,13 @@ def _places(pairs: pa.Table, side: pa.Table, prefix: str) -> Any:
     return places[of_rows.ravel()[len(side) :]]
 
 
-def _check(ctx: SessionContext, name: str) -> None:
+def check_rows(ctx: SessionContext, name: str) -> None:
+    """Raises an error if a session does not differentiate, which the function of this name has to do.
+
+    Raises:
+        MissingEngineError: no session of this process does.
+        ValueError: this one does not.
+    """
     if not is_active():
         msg = f"{name} of rows needs sessions that differentiate. {way_out()}"
         raise MissingEngineError(msg)

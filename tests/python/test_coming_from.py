@@ -142,6 +142,13 @@ def _(ctx: SessionContext) -> tuple[Any, Any]:
     return expected, last(ctx, found)
 
 
+@case("from-jax", "`jvp(f, (x,), (t,))`, `f` from arrays to arrays")
+def _(ctx: SessionContext) -> tuple[Any, Any]:
+    expected = jax.jvp(lambda w: jnp.tanh(A @ w), (W,), (V,))[1]
+    f = "SELECT a.i, tanh(SUM(a.val * w.val)) AS e FROM a JOIN w ON a.j = w.k GROUP BY a.i"
+    return expected, xql_ffi.pushforward(ctx, f, "w.val", "SELECT k, val FROM v").sort("i").to_pydict()["d"]
+
+
 @case("from-jax", "`hessian(f)(x, y)` of numbers")
 def _(ctx: SessionContext) -> tuple[Any, Any]:
     expected = [jax.grad(jax.grad(lambda x, y: x * x * jnp.exp(y)), argnums=1)(x, y) for x, y in zip(X, Y, strict=True)]
