@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _QUERIES = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
 _UNWRITTEN = re.compile(r"[Uu]nsupported plan type: (?P<node>\w+)")
 _MATERIALIZED = re.compile(r"\bas\s+materialized\s*\(", re.IGNORECASE)
+_DEEP = "recursion limit reached"
 _SHORT = 300
 # What a plan's nodes are in SQL, of those that Substrait or DataFusion's writer lacks.
 _NODES = {
@@ -73,7 +74,11 @@ def to_substrait(session: SessionContext, statement: str, *, rules: Iterable[Rul
         raise HostError(msg)
     frame = session.sql_with_options(text, _QUERIES)
     try:
-        return bytes(Producer.to_substrait_plan(frame.optimized_logical_plan(), session).encode())
+        plan = frame.logical_plan()
+        if "SubplanScan:" in plan.display_indent():
+            # The engine decides how often a CTE is computed when it optimizes.
+            plan = frame.optimized_logical_plan()
+        return bytes(Producer.to_substrait_plan(plan, session).encode())
     except Exception as error:
         raise HostError(_lacking(str(error))) from None
 
@@ -119,5 +124,10 @@ def _lacking(message: str) -> str:
     if found := _UNWRITTEN.search(message):
         node = found["node"]
         return f"Substrait, as DataFusion writes it, has no {_NODES.get(node, node)}"
+    if _DEEP in message:
+        return (
+            "the plan is deeper than DataFusion's reader of Substrait takes, some 100 messages in one another: keep what "
+            "is computed in between in a table"
+        )
     short = message if len(message) <= _SHORT else f"{message[:_SHORT]}..."
     return f"Substrait, as DataFusion has it, lacks something of the plan: {short}"

@@ -14,7 +14,6 @@ from hosts.postgres import Postgres
 from hosts.sail import Sail
 from hosts.sqlite import SQLite
 from hosts.stock import Stock
-from hosts.substrait import Substrait
 from support import sail
 from text.environments import shared
 
@@ -35,7 +34,6 @@ SAIL = "sail"
 HOSTS: Mapping[str, Callable[[Path], Host]] = {
     "datafusion 54.0.0": _stock("54.0.0"),
     "datafusion 55.0.0": _stock("55.0.0"),
-    "substrait": lambda _: Substrait(),
     "duckdb": lambda _: DuckDB(),
     "sqlite": lambda _: SQLite(),
     "polars": lambda _: Polars(),

@@ -108,6 +108,14 @@ def test_refused(statement: str, error: type[Exception], why: str) -> None:
     assert not ctx.table_exist("made")
 
 
+def test_a_plan_that_is_too_deep_to_be_read() -> None:
+    ctes = ", ".join(f"a{n + 1} AS (SELECT x * 2 AS x FROM a{n})" for n in range(120))
+    ctx = sessions.session(TABLES)
+    plan = xql_ffi.to_substrait(ctx, f"WITH a0 AS (SELECT x FROM t), {ctes} SELECT x FROM a120")
+    with pytest.raises(xql_ffi.HostError, match="deeper than DataFusion's reader"):
+        xql_ffi.from_substrait(ctx, plan)
+
+
 def test_functions_whose_derivatives_are_plain() -> None:
     ctx = xql_ffi.register(sessions.session(TABLES, differentiates=False), functions=True)
     plan = xql_ffi.to_substrait(ctx, "SELECT grad(erf(x), x) AS d FROM t WHERE k = 1")
