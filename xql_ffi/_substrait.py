@@ -126,8 +126,8 @@ def _lacking(message: str) -> str:
         return f"Substrait, as DataFusion writes it, has no {_NODES.get(node, node)}"
     if _DEEP in message:
         return (
-            "the plan is deeper than DataFusion's reader of Substrait takes, some 100 messages in one another: keep what "
-            "is computed in between in a table"
+            "the plan is deeper than DataFusion's reader of Substrait takes, some 100 messages in one another: keep "
+            "what is computed in between in a table"
         )
     short = message if len(message) <= _SHORT else f"{message[:_SHORT]}..."
     return f"Substrait, as DataFusion has it, lacks something of the plan: {short}"
