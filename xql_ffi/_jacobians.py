@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from uuid import uuid4
 
 import pyarrow as pa
-from datafusion import DataFrame, Expr, SessionContext
+from datafusion import DataFrame, Expr, SessionContext, col
 
 from xql_ffi import _gradients
 from xql_ffi._columns import Columns, Path
@@ -196,7 +196,11 @@ def variable(ctx: SessionContext, wrt: str, keys: Sequence[str] | None) -> Varia
         TypeError: it is not a name.
         ValueError: there is no such relation, or it lacks the column or a key.
     """
-    ((relation, name),) = by_relation(wrt)
+    found = list(by_relation(wrt))
+    if len(found) != 1:
+        msg = f"one column with its relation is differentiated by, such as 'w.val'; {wrt!r} has {len(found)}"
+        raise TypeError(msg)
+    ((relation, name),) = found
     schema = schema_of(ctx, relation)
     if missing := [each for each in (name, *(keys or ())) if each not in schema.names]:
         msg = f"{'.'.join(relation)} has no column {missing[0]!r}, only {', '.join(map(repr, schema.names))}"
@@ -242,14 +246,15 @@ def _differentiated(ctx: SessionContext, query: str, names: Sequence[str], by: V
     selected += [f"b.{quoted(key)} AS {quoted(f'by_{key}')}" for key in by.keys]
     pairs = f"""SELECT {", ".join([*selected, f"{derivative} AS {DERIVATIVE}"])}
         FROM {query} AS o CROSS JOIN {by.table} AS b WHERE {derivative} <> 0"""
-    rows = _ordered(f"SELECT * FROM {query} AS o", keys)
     columns = ", ".join(map(quoted, [*by.keys, by.name]))
-    of_variable = _ordered(f"SELECT {columns} FROM {by.table}", by.keys)
-    return Jacobian(*(ctx.sql(statement).to_arrow_table() for statement in (pairs, rows, of_variable)))
+    rows = _ordered(ctx, f"SELECT * FROM {query} AS o", keys)
+    return Jacobian(ctx.sql(pairs).to_arrow_table(), rows, _ordered(ctx, f"SELECT {columns} FROM {by.table}", by.keys))
 
 
-def _ordered(query: str, keys: Sequence[str]) -> str:
-    return f"{query} ORDER BY {', '.join(map(quoted, keys))}" if keys else query
+def _ordered(ctx: SessionContext, query: str, keys: Sequence[str]) -> pa.Table:
+    """The rows of a query in the order of keys. DataFusion loses rows where it orders those of OFFSET again."""
+    frame = ctx.sql(query).cache()
+    return (frame.sort(*(col(quoted(key)).sort(nulls_first=False) for key in keys)) if keys else frame).to_arrow_table()
 
 
 def _places(pairs: pa.Table, side: pa.Table, prefix: str) -> Any:
@@ -267,14 +272,18 @@ def _places(pairs: pa.Table, side: pa.Table, prefix: str) -> Any:
     if keys:
         different, of_rows = np.unique(codes, axis=0, return_inverse=True)
         count = len(different)
-    places = np.zeros(count, np.int64)
+    places = np.full(count, -1, np.int64)
     own = of_rows.ravel()[: len(side)]
     if len(np.unique(own)) < len(side):
         named = f"the columns {', '.join(map(repr, keys))} do not tell"
         msg = f"{named} the rows apart" if keys else "there is no column that tells the rows apart"
         raise ValueError(f"{msg}: name or select columns that do, as the keys of a matrix")
     places[own] = np.arange(len(side))
-    return places[of_rows.ravel()[len(side) :]]
+    found = places[of_rows.ravel()[len(side) :]]
+    if (found < 0).any():
+        msg = "the query has other rows each time it is computed: the pairs have keys that its rows do not have"
+        raise ValueError(msg)
+    return found
 
 
 def check_rows(ctx: SessionContext, name: str) -> None:

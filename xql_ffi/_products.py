@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from uuid import uuid4
 
@@ -10,7 +11,11 @@ from datafusion import DataFrame, SessionContext, col, lit
 from xql_ffi._errors import VariableError
 from xql_ffi._expressions import quoted
 from xql_ffi._jacobians import DERIVATIVE, Variable, check_rows, variable
-from xql_ffi._loss import frame_of, may_read, plan_with_scans, viewed
+from xql_ffi._loss import frame_of, plan_with_scans, scans, viewed
+from xql_ffi._registered import logical_plan
+
+# What gives other values each time it is computed.
+_DRAWS = re.compile(r"\b(?:random|uuid)\(\)")
 
 
 def pullback(
@@ -38,7 +43,8 @@ def pullback(
         query: a query in SQL or as a DataFrame. Its last column is differentiated, the others are the keys of its rows.
         wrt: the column to differentiate by, with its relation: ``"w.val"``.
         cotangent: a query with these keys, by their names, and the cotangents as its last column. They count as
-            constant. A row of the query without one has the cotangent 0.
+            constant. A row of the query without one, or with NULL, has the cotangent 0. Rows of the query that have
+            the same keys have the same cotangent.
         keys: the columns of the relation that the result has, by default all that are not floats.
 
     Returns:
@@ -46,14 +52,15 @@ def pullback(
 
     Raises:
         TypeError: a query is neither SQL nor a DataFrame.
-        ValueError: the cotangents lack a key, or have columns that are none; there is no such relation or column; or
-            the session has no ``grad``.
+        ValueError: the cotangents lack a key, have one twice, or have columns that are none; there is no such relation
+            or column; or the session has no ``grad``.
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
         VariableError: the query does not read the column.
     """
     check_rows(ctx, "pullback")
     by = variable(ctx, wrt, keys)
-    outputs, vectors = _reading(ctx, query, by), frame_of(ctx, cotangent)
+    _check_names(by.keys, "the relation")
+    outputs, vectors = frame_of(ctx, query), frame_of(ctx, cotangent)
     *of, value = _names(outputs, "the query")
     vector = _vector_of(vectors, of, "the cotangents", "the query")
     tag, beside = uuid4().hex, uuid4().hex
@@ -61,7 +68,10 @@ def pullback(
         product = f"o.{quoted(value)} * stop_gradient(c.{quoted(vector)})"
         total = f"SELECT coalesce(SUM({product}), 0) FROM {rows} AS o {_joined(cotangents, 'c', 'o', of)}"
         statement = f"SELECT {_listed(by.keys)}grad(({total}), {quoted(by.name)}) AS {DERIVATIVE} FROM {by.table}"
-        return ctx.sql(statement).cache()
+        _check_keys(ctx, cotangents, of, "the cotangents", "give each row of the query one")
+        found = ctx.sql(statement).cache()
+    _check_is_read(found, outputs, by)
+    return found
 
 
 def pushforward(
@@ -91,56 +101,83 @@ def pushforward(
             which have to tell them apart.
         wrt: the column to differentiate by, with its relation: ``"w.val"``.
         direction: a query with the keys of the relation, by their names, and as its last column how the column moves.
-            It counts as constant. A row of the relation without one does not move.
+            It counts as constant. A row of the relation without one, or with NULL, does not move.
         keys: the columns of the relation that a direction names its rows by, by default all that are not floats.
 
     Returns:
-        The keys of the rows of the query and ``d``, of all of them, in no particular order. It is in memory.
+        The keys of the rows of the query and ``d``, NULL where the value is NULL, of all of them, in no particular
+        order. It is in memory.
 
     Raises:
         TypeError: a query is neither SQL nor a DataFrame.
-        ValueError: the keys do not tell the rows of the query apart; the direction lacks a key, or has columns that are
-            none; there is no such relation or column; or the session has no ``grad``.
+        ValueError: the keys do not tell the rows of the query, of the relation or of the direction apart; the direction
+            lacks a key, or has columns that are none; the query draws random numbers; there is no such relation or
+            column; or the session has no ``grad``.
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
         UnsupportedRelationError: the query has a recursive query that varies, through which reverse mode goes once.
         VariableError: the query does not read the column.
     """
     check_rows(ctx, "pushforward")
     by = variable(ctx, wrt, keys)
-    outputs, vectors = _reading(ctx, query, by), frame_of(ctx, direction)
+    _check_names(by.keys, "the relation")
+    outputs, vectors = frame_of(ctx, query), frame_of(ctx, direction)
     *of, value = _names(outputs, "the query")
     vector = _vector_of(vectors, by.keys, "the direction", "the relation")
     tag, beside = uuid4().hex, uuid4().hex
     with viewed(ctx, outputs, tag) as rows, viewed(ctx, vectors, beside) as directions:
-        one, number = f"one_{tag}", f"number_{tag}"
+        if _DRAWS.search(logical_plan(outputs)):
+            msg = "the query draws random numbers, others each time it is computed: keep its rows in a table"
+            raise ValueError(msg)
+        apart = "select columns that do before the last one, as their keys"
+        _check_keys(ctx, rows, of, "the query", apart)
+        _check_keys(ctx, by.table, by.keys, "the relation", "name columns that do, keys=[...]")
+        _check_keys(ctx, directions, by.keys, "the direction", "give each row of the relation one")
+        one, null = f"one_{tag}", f"null_{tag}"
         # Any cotangents: the pullback is linear in them.
         total = f"SELECT SUM(o.{quoted(value)} * c.{one}) FROM {rows} AS o {_joined(f'of_{tag}', 'c', 'o', of)}"
         moved = f"g.{DERIVATIVE} * stop_gradient(t.{quoted(vector)})"
-        statement = f"""WITH of_{tag} AS (SELECT {_listed(of)}CAST(1 AS DOUBLE) AS {one} FROM {rows}),
+        own = f"CAST(1 AS DOUBLE) AS {one}, {quoted(value)} IS NULL AS {null}"
+        statement = f"""WITH of_{tag} AS (SELECT {_listed(of)}{own} FROM {rows}),
             by_{tag} AS (SELECT {_listed(by.keys)}grad(({total}), {quoted(by.name)}) AS {DERIVATIVE} FROM {by.table}),
             along_{tag} AS (SELECT coalesce(SUM({moved}), 0) AS {DERIVATIVE}
                 FROM by_{tag} AS g {_joined(directions, "t", "g", by.keys)})
-            SELECT {_listed(of)}grad((SELECT {DERIVATIVE} FROM along_{tag}), {one}) AS {DERIVATIVE},
-                COUNT(*) OVER ({_partition(of)}) AS {number}
+            SELECT {_listed(of)}CASE WHEN NOT {null} THEN grad((SELECT {DERIVATIVE} FROM along_{tag}), {one}) END
+                AS {DERIVATIVE}
             FROM of_{tag}"""
         found = ctx.sql(statement).cache()
-    if found.filter(col(number) > lit(1)).limit(1).count():
-        named = f"the columns {', '.join(map(repr, of))} do not tell" if of else "no column tells"
-        msg = f"{named} the rows of the query apart: select columns that do before the last one, as their keys"
-        raise ValueError(msg)
-    return found.drop(number)
+    _check_is_read(found, outputs, by)
+    return found
 
 
-def _reading(ctx: SessionContext, query: str | DataFrame, by: Variable) -> DataFrame:
-    """The frame of a query that reads a variable."""
-    frame: DataFrame = frame_of(ctx, query)
-    if not may_read(plan_with_scans(frame), by.relation[-1], by.name):
-        name = ".".join((*by.relation, by.name))
-        msg = (
-            f"the query does not read {name}: the derivative by it would be 0 in all rows. Name a column that it reads"
-        )
+def _check_is_read(found: DataFrame, query: DataFrame, by: Variable) -> None:
+    """Refuses derivatives that are all 0 for the query does not read the variable.
+
+    Raises:
+        VariableError: it does not.
+    """
+    if found.filter(col(DERIVATIVE) != lit(0.0)).limit(1).count():
+        return
+    name = ".".join(by.relation)
+    is_it = (f"{name}", f"public.{name}", f"datafusion.public.{name}")
+    is_scanned = any(table in is_it or name.endswith(f".{table}") for table in scans(plan_with_scans(query)))
+    # Views are known by their names where they are not written out yet.
+    if not is_scanned and not re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", logical_plan(query)):
+        msg = f"the query does not read {name}.{by.name}: the derivative by it is 0. Name a column that it reads"
         raise VariableError(msg)
-    return frame
+
+
+def _check_keys(ctx: SessionContext, relation: str, keys: Sequence[str], what: str, remedy: str) -> None:
+    """Refuses rows of which several have the same keys.
+
+    Raises:
+        ValueError: there are such rows.
+    """
+    listed = ", ".join(map(quoted, keys))
+    several = f"SELECT 1 FROM {relation} {f'GROUP BY {listed}' if keys else ''} HAVING COUNT(*) > 1 LIMIT 1"
+    if ctx.sql(several).count():
+        named = f"the columns {', '.join(map(repr, keys))} do not tell" if keys else "no column tells"
+        msg = f"{named} the rows of {what} apart: {remedy}"
+        raise ValueError(msg)
 
 
 def _names(frame: DataFrame, what: str) -> list[str]:
@@ -149,7 +186,14 @@ def _names(frame: DataFrame, what: str) -> list[str]:
     if repeated := [name for name in names if names.count(name) > 1]:
         msg = f"{what} has two columns called {repeated[0]!r}: give one of them another name, AS ..."
         raise ValueError(msg)
+    _check_names(names[:-1], what)
     return names
+
+
+def _check_names(keys: Sequence[str], what: str) -> None:
+    if DERIVATIVE in keys:
+        msg = f"{what} has a key called {DERIVATIVE!r}, as the derivatives are: give it another name"
+        raise ValueError(msg)
 
 
 def _vector_of(frame: DataFrame, keys: Sequence[str], what: str, of: str) -> str:
@@ -164,10 +208,6 @@ def _vector_of(frame: DataFrame, keys: Sequence[str], what: str, of: str) -> str
 
 def _listed(columns: Sequence[str]) -> str:
     return "".join(f"{quoted(column)}, " for column in columns)
-
-
-def _partition(keys: Sequence[str]) -> str:
-    return f"PARTITION BY {', '.join(map(quoted, keys))}" if keys else ""
 
 
 def _joined(relation: str, alias: str, other: str, keys: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from datafusion.substrait import Consumer, Producer, Serde
 
 from xql_ffi._errors import HostError
 from xql_ffi._expressions import shown
+from xql_ffi._loss import scans
 from xql_ffi._special import SIGNATURES
 from xql_ffi._text.catalog import is_duckdb, is_session
 from xql_ffi._text.expansion import expand_sql
@@ -28,6 +29,14 @@ _UNWRITTEN = re.compile(r"[Uu]nsupported plan type: (?P<node>\w+)")
 _MATERIALIZED = re.compile(r"\bas\s+materialized\s*\(", re.IGNORECASE)
 _DEEP = "recursion limit reached"
 _SHORT = 300
+_BOUND = r"(UNBOUNDED PRECEDING|CURRENT ROW|UNBOUNDED FOLLOWING)"
+# What is lost of window functions, as plans show them.
+_LOST_IN_WINDOWS = {
+    rf"RANGE BETWEEN (?!{_BOUND} AND {_BOUND})": "frames of RANGE between numbers",
+    r"FILTER \(WHERE": "FILTER",
+    r"IGNORE NULLS": "IGNORE NULLS",
+    r"\(DISTINCT ": "DISTINCT",
+}
 # What a plan's nodes are in SQL, of those that Substrait or DataFusion's writer lacks.
 _NODES = {
     "RecursiveQuery": "recursive queries. Take the steps one by one, each as a plan over the rows of the last",
@@ -78,7 +87,10 @@ def to_substrait(session: SessionContext, statement: str, *, rules: Iterable[Rul
         if "SubplanScan:" in plan.display_indent():
             # The engine decides how often a CTE is computed when it optimizes.
             plan = frame.optimized_logical_plan()
+        _check_is_written(plan.display_indent())
         return bytes(Producer.to_substrait_plan(plan, session).encode())
+    except HostError:
+        raise
     except Exception as error:
         raise HostError(_lacking(str(error))) from None
 
@@ -87,8 +99,9 @@ def from_substrait(session: SessionContext, plan: bytes) -> DataFrame:
     """Reads a plan of Substrait as a query, in which ``grad``, ``jvp``, ``vjp`` and ``stop_gradient`` are derivatives.
 
     The operators are functions of an extension, by these names, in a session that `register` has given them to. Their
-    variable is an argument, a reference to a field. A plan does not say which of its parts were one CTE: parts that say
-    the same are one relation.
+    variable is an argument, a reference to a field. A plan does not say which of its parts were one CTE. A derivative
+    by the rows of a table is by that wherever it is read; one by a column that the plan computes is by those rows
+    alone, and by no other part that computes the same.
 
     Args:
         session: the session that has the tables; registered, if the plan has derivatives.
@@ -111,6 +124,28 @@ def from_substrait(session: SessionContext, plan: bytes) -> DataFrame:
     except Exception as error:
         raise HostError(_lacking(str(error))) from None
     return session.create_dataframe_from_logical_plan(read)
+
+
+def _check_is_written(plan: str) -> None:
+    """Refuses what DataFusion's writer or reader of Substrait leaves out of a plan, as it is shown, without a word.
+
+    Raises:
+        HostError: the plan has such a thing.
+    """
+    windows = " ".join(line for line in plan.splitlines() if "WindowAggr: " in line)
+    for lost, what in _LOST_IN_WINDOWS.items():
+        if re.search(lost, windows):
+            msg = f"DataFusion loses {what} of window functions through Substrait: keep what they give in a table"
+            raise HostError(msg)
+    by_last: dict[str, str] = {}
+    for table in scans(plan):
+        last = table.rpartition(".")[2]
+        if by_last.setdefault(last, table) != table:
+            msg = (
+                f"DataFusion takes {by_last[last]} and {table} for one table on the way through Substrait: give one of "
+                "them a name of its own, by a view"
+            )
+            raise HostError(msg)
 
 
 def _check(session: Any, function: str) -> None:

@@ -316,6 +316,55 @@ def test_by_a_column_of_several_rows(rows: str, derivative: str, why: str) -> No
         ctx.sql(f"WITH p AS ({rows}) SELECT {derivative}").collect()
 
 
+SUBQUERY = "(SELECT e FROM one)"
+BY_E = "SELECT grad(grad((SELECT SUM(val * val{0}) FROM m), val), e) AS d FROM m"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"WITH m AS (SELECT x * {SUBQUERY} AS val, e FROM t CROSS JOIN one) {BY_E.format('')}",
+        f"WITH m AS (SELECT x * e AS val, e FROM t CROSS JOIN one) {BY_E.format(f' * {SUBQUERY}')}",
+        f"""WITH m AS (SELECT x * e AS val, e FROM t CROSS JOIN one)
+        SELECT grad(g, e) AS d
+        FROM (SELECT e, grad((SELECT SUM(val * val) * exp({SUBQUERY}) FROM m), val) AS g FROM m) AS q""",
+    ],
+)
+def test_a_subquery_that_reads_the_column_too(statement: str) -> None:
+    """It would count as constant."""
+    ctx = differentiating({"t": {"x": [1.0, 2.0]}, "one": {"e": [0.5]}})
+    with pytest.raises(Exception, match=r"reads e too, and counts as constant there|a subquery in it reads the rows"):
+        ctx.sql(statement).collect()
+
+
+def test_a_gradient_by_what_another_column_of_the_rows_is_computed_from() -> None:
+    """By x and w the rows of p move apart, where the inner gradient is by x through w."""
+    ctx = differentiating({"t": {"k": [1, 2], "x": [2.0, 1.0]}})
+    ctes = """WITH p AS (SELECT k, x * x AS w, x FROM t),
+        g AS (SELECT grad((SELECT SUM(w * w * w) FROM p), {}) AS g FROM p)"""
+    with pytest.raises(Exception, match="beside what is computed from it"):
+        ctx.sql(f"{ctes.format('x')} SELECT grad((SELECT SUM(g) FROM g), w) AS d FROM p").collect()
+    found = ctx.sql(f"{ctes.format('x')} SELECT grad((SELECT SUM(g) FROM g), x) AS d FROM t ORDER BY k").to_pydict()[
+        "d"
+    ]
+    np.testing.assert_allclose(found, [480.0, 30.0], rtol=1e-12)
+    found = ctx.sql(f"{ctes.format('w')} SELECT k, grad((SELECT SUM(g) FROM g), x) AS d FROM p ORDER BY k").to_pydict()[
+        "d"
+    ]
+    np.testing.assert_allclose(found, [96.0, 12.0], rtol=1e-12)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the gradient by y has rewritten w, which is a gradient, and the derivative is 0"
+)
+def test_by_a_column_that_is_a_gradient() -> None:
+    ctx = differentiating({"t": {"k": [1, 2], "x": [2.0, 1.0]}})
+    p = "p AS (SELECT grad((SELECT SUM(x * x) FROM t), x) / 2 AS w, x AS y FROM t WHERE k = 1)"
+    g = "SELECT w, grad((SELECT SUM(w * w * w * y) FROM p), y) AS g FROM p"
+    with pytest.raises(Exception, match="w is computed from rows by which a gradient is"):
+        ctx.sql(f"WITH {p} SELECT grad(g, w) AS d FROM ({g})").collect()
+
+
 def test_by_what_is_computed_beside() -> None:
     """From the rows by which a gradient is, which does not read it."""
     ctx = differentiating({"t": pa.table({"x": [1.0, 2.0]})})

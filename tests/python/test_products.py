@@ -136,6 +136,51 @@ def test_refused(ctx: SessionContext, function: Any, query: Any, vector: str, er
         function(ctx, query, "w.val", vector)
 
 
+def test_by_a_view() -> None:
+    ctx = sessions.session({"w": {"k": [1, 2], "val": [0.5, 2.0]}})
+    ctx.sql("CREATE VIEW v AS SELECT k, val FROM w").collect()
+    query, ones = "SELECT k, val * val AS y FROM v", "SELECT k, 1.0 AS one FROM w"
+    for function in (xql_ffi.pullback, xql_ffi.pushforward):
+        np.testing.assert_allclose(column(function(ctx, query, "v.val", ones), "k"), [1.0, 4.0], rtol=1e-12)
+
+
+def test_what_is_null_has_no_derivative() -> None:
+    ctx = sessions.session({"w": {"k": [1, 2], "val": [None, 2.0]}})
+    query = "SELECT k, val * val AS y FROM w"
+    pushed = xql_ffi.pushforward(ctx, query, "w.val", "SELECT k, 1.0 AS t FROM w")
+    assert pushed.sort("k").to_pydict()["d"] == [None, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("query", "vector", "why"),
+    [
+        ("SELECT k, val * val AS y FROM w WHERE random() < 2", "SELECT k, 1.0 AS t FROM w", "draws random numbers"),
+        (
+            "SELECT k, val * val AS y FROM w",
+            "SELECT a.k, 1.0 AS t FROM w a CROSS JOIN w b",
+            "rows of the direction apart",
+        ),
+        ("SELECT k AS d, val * val AS y FROM w", "SELECT k, 1.0 AS t FROM w", "a key called 'd'"),
+        ("SELECT k, val * val AS y FROM other", "SELECT k, 1.0 AS t FROM w", "does not read w.val"),
+    ],
+)
+def test_a_direction_refused(query: str, vector: str, why: str) -> None:
+    rows = {"k": [1, 2], "val": [0.5, 2.0]}
+    ctx = sessions.session({"w": rows, "other": rows})
+    with pytest.raises(ValueError, match=why):
+        xql_ffi.pushforward(ctx, query, "w.val", vector)
+    keyless = sessions.session({"w": {"val": [0.5, 2.0]}})
+    with pytest.raises(ValueError, match="no column tells the rows of the relation apart"):
+        xql_ffi.pushforward(keyless, "SELECT SUM(val) AS s FROM w", "w.val", "SELECT 1.0 AS t")
+
+
+def test_the_matrix_of_rows_behind_an_offset() -> None:
+    ctx = sessions.session({"w": {"k": [1, 2, 3], "val": [0.5, -1.0, 2.0]}})
+    query = "SELECT k, val * val AS y FROM w ORDER BY k LIMIT 2 OFFSET 1"
+    found = xql_ffi.jacobian(ctx, query, "w.val").matrix().toarray()
+    np.testing.assert_allclose(found, [[0, -2, 0], [0, 0, 4]], rtol=1e-12)
+
+
 def test_a_session_that_does_not_differentiate() -> None:
     ctx = sessions.session({"w": {"k": [1], "val": [1.0]}}, differentiates=False)
     with pytest.raises(ValueError, match="grad"):

@@ -96,12 +96,23 @@ def test_a_query_that_several_parts_read() -> None:
             xql_ffi.HostError,
             "AS MATERIALIZED",
         ),
+        (
+            "SELECT SUM(x) OVER (ORDER BY k RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM t",
+            xql_ffi.HostError,
+            "RANGE",
+        ),
+        ("SELECT SUM(grad(x * x, x)) FILTER (WHERE k > 1) OVER (ORDER BY k) FROM t", xql_ffi.HostError, "FILTER"),
+        ("SELECT lead(x) IGNORE NULLS OVER (ORDER BY k) FROM t", xql_ffi.HostError, "IGNORE NULLS"),
+        ("SELECT COUNT(DISTINCT g) OVER () FROM t", xql_ffi.HostError, "DISTINCT"),
+        ("SELECT a.k FROM t a JOIN s.t b ON a.k = b.k", xql_ffi.HostError, "for one table"),
         ("EXPLAIN SELECT grad(x * x, x) AS d FROM t", xql_ffi.HostError, "has no Explain"),
         ("SELECT grad(erf(x) * erf(x), x) AS d FROM t", xql_ffi.HostError, "erf is a function of xql-ffi"),
     ],
 )
 def test_refused(statement: str, error: type[Exception], why: str) -> None:
     ctx = xql_ffi.register(sessions.session(TABLES, differentiates=False), functions=True)
+    ctx.sql("CREATE SCHEMA s").collect()
+    ctx.sql("CREATE TABLE s.t AS SELECT * FROM t").collect()
     with pytest.raises(error, match=why) as raised:
         xql_ffi.to_substrait(ctx, statement)
     assert len(str(raised.value)) < 500

@@ -67,6 +67,20 @@ impl Direction {
                 );
             }
         }
+        for query in queries {
+            // Behind the numbered rows of gradients by row as well.
+            if let Some(cell) = &self.cell
+                && cell.is_read_by(query)?
+            {
+                return plan_err!(
+                    "{}: a subquery in what a gradient by row goes through reads {} too, and counts as constant there. Join the \
+                     relation of {} in its place",
+                    abbreviate(expr),
+                    self.variable,
+                    self.variable
+                );
+            }
+        }
         Ok(())
     }
 

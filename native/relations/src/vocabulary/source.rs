@@ -61,32 +61,41 @@ pub fn reads(queries: &[&LogicalPlan], relation: &Relation) -> Result<bool> {
 /// Returns whether one of the queries may have a value that is computed from a column of a relation, and not only from the others.
 /// Conditions take none: which rows there are is constant.
 pub fn takes_values(queries: &[&LogicalPlan], relation: &LogicalPlan, position: usize) -> Result<bool> {
-    let is_it = |plan: &LogicalPlan, index: usize| -> Result<bool> {
-        let sources = sources_of(plan, index)?;
-        Ok(sources.iter().any(|source| source.position == position && is_same(&source.origin, relation)))
-    };
-    let mut takes = false;
     for query in queries {
-        takes = takes || is_it(query, 0)?;
-        query.apply_with_subqueries(|node| {
-            if is_same(node, relation) {
-                return Ok(TreeNodeRecursion::Jump);
-            }
-            let Some(exprs) = computing(node) else {
-                takes = true;
-                return Ok(TreeNodeRecursion::Stop);
-            };
-            for input in node.inputs() {
-                let computed = exprs.iter().filter(|expr| passed_on(expr, input.schema()).is_none());
-                for column in computed.flat_map(|expr| columns_followed(expr)) {
-                    if let Some(index) = input.schema().maybe_index_of_column(&column) {
-                        takes = takes || is_it(input, index)?;
-                    }
+        if is_from(query, 0, (relation, position))? || computes_from(query, relation, position)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns whether a column of a plan is that of a relation at a position, as it is.
+fn is_from(plan: &LogicalPlan, index: usize, (relation, position): (&LogicalPlan, usize)) -> Result<bool> {
+    let sources = sources_of(plan, index)?;
+    Ok(sources.iter().any(|source| source.position == position && is_same(&source.origin, relation)))
+}
+
+/// Returns whether a query may compute a value from a column of a relation, rather than pass it on.
+pub fn computes_from(query: &LogicalPlan, relation: &LogicalPlan, position: usize) -> Result<bool> {
+    let mut takes = false;
+    query.apply_with_subqueries(|node| {
+        if is_same(node, relation) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        let Some(exprs) = computing(node) else {
+            takes = true;
+            return Ok(TreeNodeRecursion::Stop);
+        };
+        for input in node.inputs() {
+            let computed = exprs.iter().filter(|expr| passed_on(expr, input.schema()).is_none());
+            for column in computed.flat_map(|expr| columns_followed(expr)) {
+                if let Some(index) = input.schema().maybe_index_of_column(&column) {
+                    takes = takes || is_from(input, index, (relation, position))?;
                 }
             }
-            Ok(if takes { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-    }
+        }
+        Ok(if takes { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
     Ok(takes)
 }
 

@@ -1,12 +1,13 @@
 //! The variables by row of a node.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, Result, TableReference};
+use datafusion_common::{Column, Result, TableReference, plan_err};
 use datafusion_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::is_float;
 
+use crate::shared_relation::SharedRelation;
 use crate::vjp::{Reference, Residuals, RowCotangents, RowVariable, Segment, Sweeping, gradients};
 use crate::vocabulary::decorrelated::{decorrelated_beside, queries_read};
 use crate::vocabulary::expressions::unaliased;
@@ -14,7 +15,8 @@ use crate::vocabulary::identity::Relation;
 use crate::vocabulary::items::computed_beside;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::{Recognize, is_call};
-use crate::vocabulary::source::{Source, check_is_clear, check_is_named, reads, sources_of};
+use crate::vocabulary::source::{Source, check_is_clear, check_is_named, computes_from, reads, sources_of};
+use crate::vocabulary::work_table::source_column;
 
 /// Variables that one sweep serves: none of their relations is computed from another.
 #[derive(Default)]
@@ -116,6 +118,7 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
                         }
                     }
                     check_is_clear(&queries, &source.origin)?;
+                    check_is_apart(&column, &source, &queries)?;
                     if found.iter().any(|known| known.column == column && known.place == place) {
                         continue;
                     }
@@ -129,6 +132,40 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
         })
     })?;
     Ok(InCalls { columns: found, items })
+}
+
+/// Refuses a variable that the rows of a derivative around have beside what is computed from it. Each column of these moves by itself, so
+/// that the rest would count as constant.
+///
+/// ```sql
+/// WITH p AS (SELECT x, x * x AS w FROM t), g AS (SELECT grad((SELECT SUM(w) FROM p), x) AS g FROM p)
+/// SELECT grad((SELECT SUM(g) FROM g), w) FROM p
+/// ```
+fn check_is_apart(variable: &Column, source: &Source, queries: &[&LogicalPlan]) -> Result<()> {
+    let (Some(rows), LogicalPlan::TableScan(scan)) = (SharedRelation::scanned_by(&source.origin), &source.origin)
+    else {
+        return Ok(());
+    };
+    let position = source_column(scan, source.position);
+    if !rows.is_numbered() || position >= rows.plan().schema().fields().len() {
+        return Ok(());
+    }
+    let is_rows = |node: &LogicalPlan| SharedRelation::scanned_by(node).is_some_and(|other| Arc::ptr_eq(&other, &rows));
+    for Source { origin, position, .. } in sources_of(rows.plan(), position)? {
+        if !computes_from(rows.plan(), &origin, position)? {
+            continue;
+        }
+        for query in queries {
+            if SharedRelation::any_node_in(query, &is_rows)? {
+                return plan_err!(
+                    "the derivative by {variable} is itself differentiated by rows that have {} beside what is computed from it, where \
+                     both move by themselves. Differentiate by the column that the others are computed from, or in the other order",
+                    variable.name
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether calls of a node have variables by row.
