@@ -52,6 +52,13 @@ SQL, `/ value` over that of the function itself, `/ JAX` over that of JAX.
 
 $forms
 
+## What a process begins with
+
+`bench/startup.py`: processor time and memory of a process that does what the line says and all lines before it. The
+last two lines are what one more idle session takes; its memory is in kB.
+
+$startup
+
 ## From a file to a table
 
 `bench/from_file.py`: derivatives of 10,000,000 rows in a Parquet file, as an Arrow table, by the engine and by
@@ -141,6 +148,18 @@ $xarray_sql_nn
 over the model itself, and from the tables to the gradient over JAX, which compiles.
 
 $adjoint
+
+## Fixed points and Jacobians
+
+`bench/fixed_point.py`: the gradient of PageRank by 100,000 links after 200 iterations, over the ranks themselves, which
+DataFusion computes with its own joins and groups.
+
+$fixed_point
+
+`bench/jacobian.py`: the Jacobian of a step of diffusion, three numbers in each row, over the step itself and over JAX's
+dense `jacfwd`; and the gradients of each sample of a logistic regression by 30 weights, over the gradient of the sum.
+
+$jacobian
 
 ## A call of an objective
 
@@ -296,6 +315,42 @@ def goals_table(program: str) -> str:
 
     lines = [[c, f"{ratio[c]:.2f}", beside(c), f"{goal[c]:g}"] for c in goal]
     return table(("ratio of processor times", "measured", "engine, 54", "goal"), lines)
+
+
+def startup_table() -> str:
+    """What a process begins with, and what an idle session takes."""
+    time, more, memory, added = (
+        values("startup", figure) for figure in ("processor time", "more", "memory", "more memory")
+    )
+    lines = [
+        [
+            case,
+            f"{time[case]:,.0f} ms" if case in more else f"{time[case]:.1f} ms",
+            f"{more[case]:,.0f} ms" if case in more else "",
+            f"{memory[case]:,.0f} MB" if case in added else f"{memory[case]:,.0f} kB",
+            f"{added[case]:,.0f} MB" if case in added else "",
+        ]
+        for case in time
+    ]
+    return table(("process", "processor time", "more", "memory", "more"), lines)
+
+
+def fixed_point_table() -> str:
+    """Gradients of a fixed point, in one step and through all."""
+    value, gradient, over, memory = (
+        values("fixed_point", figure) for figure in ("value", "gradient", "over the value", "memory")
+    )
+    lines = [
+        [case, f"{value[case]:.2f} s", f"{gradient[case]:.2f} s", f"{over[case]:.2f}", f"{memory[case]:,.0f} MB"]
+        for case in value
+    ]
+    return table(("iterations", "value", "gradient", "over the value", "memory"), lines)
+
+
+def jacobian_table() -> str:
+    """Jacobians by rows, and gradients for each sample."""
+    takes, over = (values("jacobian", figure) for figure in ("takes", "over"))
+    return table(("of", "takes", "over"), [[case, f"{takes[case]:.3f} s", f"{over[case]:.2f}"] for case in takes])
 
 
 def contraction_table() -> str:
@@ -459,6 +514,9 @@ TABLES = {
     "forms": forms_table,
     "file": file_table,
     "growth": growth_table,
+    "startup": startup_table,
+    "fixed_point": fixed_point_table,
+    "jacobian": jacobian_table,
     "planning": planning_table,
     "engine": lambda: means_table("engine_vs_stock"),
     "stock": lambda: means_table("engine_vs_stock-55"),
