@@ -209,12 +209,6 @@ def values(program: str, figure: str, folder: Path = RECORDS) -> dict[str, float
     return {record["case"]: record["value"] for record in records if record["figure"] == figure}
 
 
-def on_the_engine() -> list[str]:
-    """The programs whose figures are of DataFusion 54."""
-    found = (path.stem for path in sorted(RECORDS.glob("*.json")))
-    return [program for program in found if str(report(program)["versions"]["datafusion"]).startswith("54")]
-
-
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
     rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *lines]
@@ -538,12 +532,12 @@ TABLES = {
 def page() -> str:
     """The page in Markdown."""
     reports = {path.stem: report(path.stem) for path in sorted(RECORDS.glob("*.json"))}
-    versions = reports["forms"]["versions"]
+    older = [program for program, found in reports.items() if found["versions"]["datafusion"].startswith("54")]
     return Template(PAGE).substitute(
         {name: write() for name, write in TABLES.items()},
         processor=" or ".join(sorted({found["processor"] for found in reports.values()})),
-        older=", ".join(f"`{program}`" for program in on_the_engine()),
-        jax=versions["jax"],
+        older=", ".join(f"`{program}`" for program in older),
+        jax=reports["forms"]["versions"]["jax"],
     )
 
 

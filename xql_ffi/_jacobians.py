@@ -237,10 +237,8 @@ def _of_value(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
 
 def _differentiated(ctx: SessionContext, query: str, names: Sequence[str], by: Variable) -> Jacobian:
     """The derivatives of the last column of a query."""
+    check_names(names, "the query")
     *keys, value = names
-    if repeated := [name for name in names if names.count(name) > 1]:
-        msg = f"the query has two columns called {repeated[0]!r}: give one of them another name, AS ..."
-        raise ValueError(msg)
     derivative = f"grad(o.{quoted(value)}, b.{quoted(by.name)})"
     selected = [f"o.{quoted(key)} AS {quoted(f'of_{key}')}" for key in keys]
     selected += [f"b.{quoted(key)} AS {quoted(f'by_{key}')}" for key in by.keys]
@@ -284,6 +282,13 @@ def _places(pairs: pa.Table, side: pa.Table, prefix: str) -> Any:
         msg = "the query has other rows each time it is computed: the pairs have keys that its rows do not have"
         raise ValueError(msg)
     return found
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    """Raises a `ValueError` if a query has two columns of one name."""
+    if repeated := [name for name in names if names.count(name) > 1]:
+        msg = f"{what} has two columns called {repeated[0]!r}: give one of them another name, AS ..."
+        raise ValueError(msg)
 
 
 def check_rows(ctx: SessionContext, name: str) -> None:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from uuid import uuid4
 
-from datafusion import DataFrame, SessionContext, col, lit
+from datafusion import DataFrame, SessionContext, col, functions, lit
 
 from xql_ffi._errors import VariableError
 from xql_ffi._expressions import quoted
-from xql_ffi._jacobians import DERIVATIVE, Variable, check_rows, variable
+from xql_ffi._jacobians import DERIVATIVE, Variable, check_names, check_rows, variable
 from xql_ffi._loss import frame_of, plan_with_scans, scans, viewed
 from xql_ffi._registered import logical_plan
 
@@ -59,16 +59,16 @@ def pullback(
     """
     check_rows(ctx, "pullback")
     by = variable(ctx, wrt, keys)
-    _check_names(by.keys, "the relation")
+    _check_no_derivative(by.keys, "the relation")
     outputs, vectors = frame_of(ctx, query), frame_of(ctx, cotangent)
     *of, value = _names(outputs, "the query")
     vector = _vector_of(vectors, of, "the cotangents", "the query")
+    _check_keys(vectors, of, "the cotangents", "give each row of the query one")
     tag, beside = uuid4().hex, uuid4().hex
     with viewed(ctx, outputs, tag) as rows, viewed(ctx, vectors, beside) as cotangents:
         product = f"o.{quoted(value)} * stop_gradient(c.{quoted(vector)})"
         total = f"SELECT coalesce(SUM({product}), 0) FROM {rows} AS o {_joined(cotangents, 'c', 'o', of)}"
         statement = f"SELECT {_listed(by.keys)}grad(({total}), {quoted(by.name)}) AS {DERIVATIVE} FROM {by.table}"
-        _check_keys(ctx, cotangents, of, "the cotangents", "give each row of the query one")
         found = ctx.sql(statement).cache()
     _check_is_read(found, outputs, by)
     return found
@@ -119,19 +119,17 @@ def pushforward(
     """
     check_rows(ctx, "pushforward")
     by = variable(ctx, wrt, keys)
-    _check_names(by.keys, "the relation")
+    _check_no_derivative(by.keys, "the relation")
     outputs, vectors = frame_of(ctx, query), frame_of(ctx, direction)
     *of, value = _names(outputs, "the query")
     vector = _vector_of(vectors, by.keys, "the direction", "the relation")
+    if _DRAWS.search(logical_plan(outputs)):
+        msg = "the query draws random numbers, others each time it is computed: keep its rows in a table"
+        raise ValueError(msg)
+    _check_keys(ctx.table(by.table), by.keys, "the relation", "name columns that do, keys=[...]")
+    _check_keys(vectors, by.keys, "the direction", "give each row of the relation one")
     tag, beside = uuid4().hex, uuid4().hex
     with viewed(ctx, outputs, tag) as rows, viewed(ctx, vectors, beside) as directions:
-        if _DRAWS.search(logical_plan(outputs)):
-            msg = "the query draws random numbers, others each time it is computed: keep its rows in a table"
-            raise ValueError(msg)
-        apart = "select columns that do before the last one, as their keys"
-        _check_keys(ctx, rows, of, "the query", apart)
-        _check_keys(ctx, by.table, by.keys, "the relation", "name columns that do, keys=[...]")
-        _check_keys(ctx, directions, by.keys, "the direction", "give each row of the relation one")
         one, null = f"one_{tag}", f"null_{tag}"
         # Any cotangents: the pullback is linear in them.
         total = f"SELECT SUM(o.{quoted(value)} * c.{one}) FROM {rows} AS o {_joined(f'of_{tag}', 'c', 'o', of)}"
@@ -145,6 +143,8 @@ def pushforward(
                 AS {DERIVATIVE}
             FROM of_{tag}"""
         found = ctx.sql(statement).cache()
+    # Of the result, which is there, rather than of the query.
+    _check_keys(found, of, "the query", "select columns that do before the last one, as their keys")
     _check_is_read(found, outputs, by)
     return found
 
@@ -158,7 +158,7 @@ def _check_is_read(found: DataFrame, query: DataFrame, by: Variable) -> None:
     if found.filter(col(DERIVATIVE) != lit(0.0)).limit(1).count():
         return
     name = ".".join(by.relation)
-    is_it = (f"{name}", f"public.{name}", f"datafusion.public.{name}")
+    is_it = (name, f"public.{name}", f"datafusion.public.{name}")
     is_scanned = any(table in is_it or name.endswith(f".{table}") for table in scans(plan_with_scans(query)))
     # Views are known by their names where they are not written out yet.
     if not is_scanned and not re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", logical_plan(query)):
@@ -166,15 +166,15 @@ def _check_is_read(found: DataFrame, query: DataFrame, by: Variable) -> None:
         raise VariableError(msg)
 
 
-def _check_keys(ctx: SessionContext, relation: str, keys: Sequence[str], what: str, remedy: str) -> None:
+def _check_keys(rows: DataFrame, keys: Sequence[str], what: str, remedy: str) -> None:
     """Refuses rows of which several have the same keys.
 
     Raises:
         ValueError: there are such rows.
     """
-    listed = ", ".join(map(quoted, keys))
-    several = f"SELECT 1 FROM {relation} {f'GROUP BY {listed}' if keys else ''} HAVING COUNT(*) > 1 LIMIT 1"
-    if ctx.sql(several).count():
+    number = f"number_{uuid4().hex}"
+    groups = rows.aggregate([col(quoted(key)) for key in keys], [functions.count_star().alias(number)])
+    if groups.filter(col(number) > lit(1)).limit(1).count():
         named = f"the columns {', '.join(map(repr, keys))} do not tell" if keys else "no column tells"
         msg = f"{named} the rows of {what} apart: {remedy}"
         raise ValueError(msg)
@@ -183,14 +183,12 @@ def _check_keys(ctx: SessionContext, relation: str, keys: Sequence[str], what: s
 def _names(frame: DataFrame, what: str) -> list[str]:
     """The names of the columns of a query."""
     names: list[str] = frame.schema().names
-    if repeated := [name for name in names if names.count(name) > 1]:
-        msg = f"{what} has two columns called {repeated[0]!r}: give one of them another name, AS ..."
-        raise ValueError(msg)
-    _check_names(names[:-1], what)
+    check_names(names, what)
+    _check_no_derivative(names[:-1], what)
     return names
 
 
-def _check_names(keys: Sequence[str], what: str) -> None:
+def _check_no_derivative(keys: Sequence[str], what: str) -> None:
     if DERIVATIVE in keys:
         msg = f"{what} has a key called {DERIVATIVE!r}, as the derivatives are: give it another name"
         raise ValueError(msg)

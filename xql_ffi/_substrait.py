@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from datafusion import SQLOptions
 from datafusion.substrait import Consumer, Producer, Serde
 
 from xql_ffi._errors import HostError
 from xql_ffi._expressions import shown
-from xql_ffi._loss import scans
+from xql_ffi._loss import QUERY, scans
 from xql_ffi._special import SIGNATURES
 from xql_ffi._text.catalog import is_duckdb, is_session
 from xql_ffi._text.expansion import expand_sql
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
     from xql_ffi._rules import Rule
 
-# A plan reads, and neither makes nor changes anything.
-_QUERIES = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
 _UNWRITTEN = re.compile(r"[Uu]nsupported plan type: (?P<node>\w+)")
 _MATERIALIZED = re.compile(r"\bas\s+materialized\s*\(", re.IGNORECASE)
 _DEEP = "recursion limit reached"
@@ -81,16 +78,14 @@ def to_substrait(session: SessionContext, statement: str, *, rules: Iterable[Rul
     if _MATERIALIZED.search(text):
         msg = "AS MATERIALIZED says that rows are computed once, which a plan of Substrait cannot say. Leave it out"
         raise HostError(msg)
-    frame = session.sql_with_options(text, _QUERIES)
+    frame = session.sql_with_options(text, QUERY)
+    plan = frame.logical_plan()
+    if "SubplanScan:" in plan.display_indent():
+        # The engine decides how often a CTE is computed when it optimizes.
+        plan = frame.optimized_logical_plan()
+    _check_is_written(plan.display_indent())
     try:
-        plan = frame.logical_plan()
-        if "SubplanScan:" in plan.display_indent():
-            # The engine decides how often a CTE is computed when it optimizes.
-            plan = frame.optimized_logical_plan()
-        _check_is_written(plan.display_indent())
         return bytes(Producer.to_substrait_plan(plan, session).encode())
-    except HostError:
-        raise
     except Exception as error:
         raise HostError(_lacking(str(error))) from None
 

@@ -274,9 +274,9 @@ impl Differentiation {
             return Ok(Transformed::no(with_inputs(rewritten.data, inputs.before)?));
         }
         let Inputs { plans, by_row, .. } = inputs;
-        self.context.swept.extend_from_slice(&by_row.swept);
         let plans = plans.into_iter().map(|input| by_row.finished(input, &mut self.context.names));
         let plan = with_inputs(rewritten.data, plans.collect::<Result<_>>()?)?.recompute_schema()?;
+        self.context.swept.extend(by_row.swept);
         Ok(Transformed::yes(restore(plan, &schema)?))
     }
 

@@ -4,7 +4,6 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchema, ExprSchema, Result};
 use datafusion_expr::utils::merge_schema;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::{can_vary, is_float};
@@ -162,11 +161,8 @@ impl Inputs {
         let read_from = if is_added { &self.plans[input] } else { &self.before[input] };
         let cell = match seen {
             Variable::Column(index) => {
-                let mut swept = Cow::Borrowed(swept.as_slice());
-                if is_added {
-                    swept.to_mut().extend_from_slice(&self.by_row.swept);
-                }
-                Cell::of(read_from, index, &by.variable.name, &swept)?
+                let own = self.by_row.swept.iter().filter(|_| is_added);
+                Cell::of(read_from, index, &by.variable.name, swept.iter().chain(own))?
             }
             _ => None,
         };

@@ -67,11 +67,10 @@ impl Direction {
                 );
             }
         }
+        let Some(cell) = &self.cell else { return Ok(()) };
+        // Behind the numbered rows of gradients by row as well.
         for query in queries {
-            // Behind the numbered rows of gradients by row as well.
-            if let Some(cell) = &self.cell
-                && cell.is_read_by(query)?
-            {
+            if cell.is_read_by(query)? {
                 return plan_err!(
                     "{}: a subquery in what a gradient by row goes through reads {} too, and counts as constant there. Join the \
                      relation of {} in its place",

@@ -81,7 +81,12 @@ impl Cell {
     /// # Errors
     /// If what a gradient by row has computed reads the column, which cannot be moved there: a UNION puts it together, or the gradient has
     /// gone through what computes it.
-    pub fn of(plan: &LogicalPlan, index: usize, variable: &str, swept: &[SweptQuery]) -> Result<Option<Self>> {
+    pub fn of<'s>(
+        plan: &LogicalPlan,
+        index: usize,
+        variable: &str,
+        swept: impl Iterator<Item = &'s SweptQuery> + Clone,
+    ) -> Result<Option<Self>> {
         if !SharedRelation::is_scanned_in(plan)? {
             return Ok(None);
         }
@@ -89,7 +94,7 @@ impl Cell {
         Self::behind(plan, index, None, &[], &mut found)?;
         let is_only = found.len() == 1;
         for (cell, numbered) in found {
-            for query in swept {
+            for query in swept.clone() {
                 if query.has_gone_through(&cell, plan)? {
                     return plan_err!(
                         "{variable} is computed from rows by which a gradient is, so that its cells are cells of that gradient too{}",
@@ -123,13 +128,12 @@ impl Cell {
         for Source { origin, position, path } in sources_of(plan, index)? {
             let own = scanned.filter(|_| path.len() == 1);
             let numbered: Vec<_> = numbered.iter().chain(own).cloned().collect();
-            let (Some(relation), LogicalPlan::TableScan(scan)) = (SharedRelation::scanned_by(&origin), &origin) else {
-                found.push((Self { origin, position }, numbered));
-                continue;
-            };
-            let position = source_column(scan, position);
-            if position < relation.plan().schema().fields().len() {
-                Self::behind(relation.plan(), position, Some(&relation), &numbered, found)?;
+            match SharedRelation::column_scanned_by(&origin, position) {
+                None => found.push((Self { origin, position }, numbered)),
+                Some((relation, Some(position))) => {
+                    Self::behind(relation.plan(), position, Some(&relation), &numbered, found)?;
+                }
+                Some((_, None)) => {}
             }
         }
         Ok(())
@@ -191,12 +195,10 @@ fn advice(variable: &str) -> String {
 impl SweptQuery {
     /// Returns whether the gradient has gone through what computes a cell, which is in it no longer, and a plan has the gradient.
     fn has_gone_through(&self, cell: &Cell, plan: &LogicalPlan) -> Result<bool> {
-        let is_rows = |node: &LogicalPlan| {
-            SharedRelation::scanned_by(node).is_some_and(|relation| Arc::ptr_eq(&relation, &self.rows))
-        };
-        let reads_rows = |plan: &LogicalPlan| SharedRelation::any_node_in(plan, &is_rows);
         let computes = |node: &LogicalPlan| computes_column(node, &cell.origin, cell.position);
-        Ok(reads_rows(&cell.origin)? && SharedRelation::any_node_in(&self.query, &computes)? && reads_rows(plan)?)
+        Ok(self.rows.is_read_by(&cell.origin)?
+            && SharedRelation::any_node_in(&self.query, &computes)?
+            && self.rows.is_read_by(plan)?)
     }
 }
 

@@ -20,6 +20,7 @@ use futures::future::BoxFuture;
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::ptr;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
@@ -151,6 +152,26 @@ impl SharedRelation {
     pub fn scanned_by(node: &LogicalPlan) -> Option<Arc<Self>> {
         let LogicalPlan::TableScan(scan) = node else { return None };
         Self::scanned(scan)
+    }
+
+    /// Returns whether a node scans this relation.
+    pub fn is_scan(&self, node: &LogicalPlan) -> bool {
+        Self::scanned_by(node).is_some_and(|scanned| ptr::eq(scanned.as_ref(), self))
+    }
+
+    /// Returns whether a plan, a subquery or a shared relation in it reads this relation.
+    pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
+        Self::any_node_in(plan, &|node| self.is_scan(node))
+    }
+
+    /// Returns the shared relation that a node scans, and where its plan has column number `index` of the node; none if that is the
+    /// number of a row.
+    pub fn column_scanned_by(node: &LogicalPlan, index: usize) -> Option<(Arc<Self>, Option<usize>)> {
+        let LogicalPlan::TableScan(scan) = node else { return None };
+        let relation = Self::scanned(scan)?;
+        let position = source_column(scan, index);
+        let is_of_plan = position < relation.plan().schema().fields().len();
+        Some((relation, is_of_plan.then_some(position)))
     }
 
     /// Returns whether a plan or a subquery in it scans a shared relation.

@@ -73,12 +73,12 @@ impl RowVariable {
 
     /// Returns whether a node scans the numbered rows.
     pub fn is_scan(&self, plan: &LogicalPlan) -> bool {
-        SharedRelation::scanned_by(plan).is_some_and(|relation| Arc::ptr_eq(&relation, &self.relation))
+        self.relation.is_scan(plan)
     }
 
     /// Returns whether a plan, a subquery or a shared relation in it reads the numbered rows.
     pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
-        SharedRelation::any_node_in(plan, &|node| self.is_scan(node))
+        self.relation.is_read_by(plan)
     }
 
     /// Returns a relation that is computed from it, reading the numbered rows.

@@ -16,7 +16,6 @@ use crate::vocabulary::items::computed_beside;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::{Recognize, is_call};
 use crate::vocabulary::source::{Source, check_is_clear, check_is_named, computes_from, reads, sources_of};
-use crate::vocabulary::work_table::source_column;
 
 /// Variables that one sweep serves: none of their relations is computed from another.
 #[derive(Default)]
@@ -142,27 +141,22 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
 /// SELECT grad((SELECT SUM(g) FROM g), w) FROM p
 /// ```
 fn check_is_apart(variable: &Column, source: &Source, queries: &[&LogicalPlan]) -> Result<()> {
-    let (Some(rows), LogicalPlan::TableScan(scan)) = (SharedRelation::scanned_by(&source.origin), &source.origin)
-    else {
-        return Ok(());
-    };
-    let position = source_column(scan, source.position);
-    if !rows.is_numbered() || position >= rows.plan().schema().fields().len() {
+    let scanned = SharedRelation::column_scanned_by(&source.origin, source.position);
+    let Some((rows, Some(position))) = scanned.filter(|(rows, _)| rows.is_numbered()) else { return Ok(()) };
+    let mut is_read = false;
+    for query in queries {
+        is_read = is_read || rows.is_read_by(query)?;
+    }
+    if !is_read {
         return Ok(());
     }
-    let is_rows = |node: &LogicalPlan| SharedRelation::scanned_by(node).is_some_and(|other| Arc::ptr_eq(&other, &rows));
     for Source { origin, position, .. } in sources_of(rows.plan(), position)? {
-        if !computes_from(rows.plan(), &origin, position)? {
-            continue;
-        }
-        for query in queries {
-            if SharedRelation::any_node_in(query, &is_rows)? {
-                return plan_err!(
-                    "the derivative by {variable} is itself differentiated by rows that have {} beside what is computed from it, where \
-                     both move by themselves. Differentiate by the column that the others are computed from, or in the other order",
-                    variable.name
-                );
-            }
+        if computes_from(rows.plan(), &origin, position)? {
+            return plan_err!(
+                "the derivative by {variable} is itself differentiated by rows that have {} beside what is computed from it, where \
+                 both move by themselves. Differentiate by the column that the others are computed from, or in the other order",
+                variable.name
+            );
         }
     }
     Ok(())

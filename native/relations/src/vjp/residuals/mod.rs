@@ -19,13 +19,11 @@ use arrow::datatypes::SchemaRef;
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::LogicalPlan;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use super::cotangents::RowCotangents;
 use super::nodes::{Node, Nodes};
 use super::row_ids::RowVariable;
 use super::segment::{Leaf, ResidualId, Segment};
-use crate::shared_relation::SharedRelation;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{any_node, draws_itself, non_query_nodes};
 
@@ -210,7 +208,7 @@ fn is_variable(node: &LogicalPlan, begin: Option<&Begin>, variables: &[RowVariab
 impl Begin {
     /// Returns whether a node scans the rows of the iteration before.
     pub fn is_scan(&self, node: &LogicalPlan) -> bool {
-        SharedRelation::scanned_by(node).is_some_and(|relation| Arc::ptr_eq(&relation, &self.before.relation))
+        self.before.relation.is_scan(node)
     }
 }
 
