@@ -237,7 +237,7 @@ mod tests {
         Ok(ctx)
     }
 
-    /// Returns what a statement gives as a stack is to the last bit what it gives written out. If it can be one, its plan shows it.
+    /// Checks that what a statement gives as a stack is to the last bit what it gives written out. If it can be one, its plan shows it.
     async fn same(sql: &str, is_stack: bool) -> Result<()> {
         let sessions = [session(ALWAYS).await?, session(NEVER).await?];
         for (number, statement) in sql.split(';').enumerate() {

@@ -258,7 +258,7 @@ mod tests {
         Ok(tangent.map(|tangent| tangent.human_display().to_string()))
     }
 
-    /// Returns the tangents of what does not vary vanish, and what they are multiplied with.
+    /// The tangents of what does not vary vanish, and what they are multiplied with.
     #[test]
     fn zero_tangents_vanish() -> Result<()> {
         assert_eq!(tangent("sum", &[])?, None);

@@ -72,7 +72,7 @@ impl Resolved {
     }
 }
 
-/// Returns the error for a variable that is a whole number, or a decimal, because it is one in the first rows of a recursive query.
+/// Refuses a variable that is a whole number, or a decimal, because it is one in the first rows of a recursive query.
 /// Converted where it is read it would still be rounded in each step.
 fn check_first_rows(variable: &Expr, call: &Expr, inputs: &Inputs, iterated: &[LogicalPlan]) -> Result<()> {
     let Expr::Column(named) = variable else { return Ok(()) };

@@ -58,7 +58,7 @@ pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> 
     Ok(Carried { plan, tangents })
 }
 
-/// Returns the error for a correlated subquery that varies with the rows of a variable beside it: it is no other reference to them, as
+/// Refuses a correlated subquery that varies with the rows of a variable beside it: it is no other reference to them, as
 /// the right side of a join is that the user wrote.
 fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked: &[TangentRequest]) -> Result<()> {
     for (number, asked) in asked.iter().enumerate() {

@@ -116,7 +116,7 @@ impl Cell {
         Ok(None)
     }
 
-    /// Returns the cells in which column number `index` of a plan originates, behind the shared relations that are scanned there, each
+    /// Finds the cells in which column number `index` of a plan originates, behind the shared relations that are scanned there, each
     /// with the relations that are the numbered rows of its origin. `scanned` is the relation whose plan it is.
     fn behind(
         plan: &LogicalPlan,

@@ -18,7 +18,7 @@ use crate::version::without_expressions;
 
 /// Whoever wants to know what a recursive query computes while it runs.
 pub trait Observer: Send + Sync {
-    /// Returns the rows of a step of the recursive query called `query`, before the next step begins. Step 0 is the static term.
+    /// Is told of the rows of a step of the recursive query called `query`, before the next step begins. Step 0 is the static term.
     ///
     /// # Errors
     ///

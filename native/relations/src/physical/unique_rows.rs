@@ -248,7 +248,7 @@ mod tests {
         Ok(())
     }
 
-    /// Returns a bit for each row, and not much time.
+    /// Takes a bit for each row, and not much time.
     #[test]
     fn a_million_rows_take_a_bit_each() -> Result<()> {
         let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());

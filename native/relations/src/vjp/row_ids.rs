@@ -81,7 +81,7 @@ impl RowVariable {
         self.relation.is_read_by(plan)
     }
 
-    /// Returns a relation that is computed from it, reading the numbered rows.
+    /// Lets a relation that is computed from it read the numbered rows.
     pub fn substituted_in(&self, other: &mut Relation) -> Result<()> {
         let node = std::mem::take(&mut other.node);
         other.node = self.reading_numbered(node, other.place())?;

@@ -215,7 +215,7 @@ impl<'a> Sweep<'a> {
         Ok(nullif(positive_zero(when(is_not_zero(cotangent.clone()), along).end()?), lit(0.0)))
     }
 
-    /// Returns those contributions that are sums of products over a join, each computed apart.
+    /// Adds those contributions that are sums of products over a join, each computed apart.
     fn contractions(
         &mut self,
         segment: &Segment,
@@ -253,7 +253,7 @@ impl<'a> Sweep<'a> {
         Ok(Expr::Column(Column::new_unqualified(name)))
     }
 
-    /// Returns what the rows of a segment, which are computed once, contribute to several residuals.
+    /// Adds what the rows of a segment, which are computed once, contribute to several residuals.
     fn shared_contributions(
         &mut self,
         contributions: Vec<(&Leaf, Vec<Option<Expr>>)>,
@@ -288,7 +288,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Returns what the rows of a segment contribute to rows of a residual that it reads.
+    /// Adds what the rows of a segment contribute to rows of a residual that it reads.
     fn contribution(
         &mut self,
         leaf: &Leaf,
@@ -355,7 +355,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Returns the error for a column of decimals that varies.
+/// Refuses a column of decimals that varies.
 pub fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
     let data_type = schema.qualified_field_from_column(column)?.1.data_type();
     if value_type(data_type).is_decimal() {

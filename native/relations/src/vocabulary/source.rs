@@ -127,7 +127,7 @@ fn computing(node: &LogicalPlan) -> Option<Vec<&Expr>> {
     }
 }
 
-/// Returns the error for a query that reads a table of which nobody can tell whether it is the one that was meant.
+/// Refuses a query that reads a table of which nobody can tell whether it is the one that was meant.
 pub fn check_is_clear(queries: &[&LogicalPlan], relation: &LogicalPlan) -> Result<()> {
     for query in queries {
         if any_node_behind(query, |node| Ok(is_unclear(node, relation)))? {
@@ -141,7 +141,7 @@ pub fn check_is_clear(queries: &[&LogicalPlan], relation: &LogicalPlan) -> Resul
     Ok(())
 }
 
-/// Returns the error for a query that says the same as a relation by another name, where only a derived table would be the relation and
+/// Refuses a query that says the same as a relation by another name, where only a derived table would be the relation and
 /// nobody can tell whether it is one.
 pub fn check_is_named(queries: &[&LogicalPlan], relation: &Relation) -> Result<()> {
     for query in queries {

@@ -388,7 +388,7 @@ impl ByRow {
         Ok(below?.data)
     }
 
-    /// Returns the error for a correlated subquery in an expression that reads the relation of a variable.
+    /// Refuses a correlated subquery in an expression that reads the relation of a variable.
     fn refuse_correlated(&self, expression: &Expr) -> Result<()> {
         let rows = || self.sweeps.iter().flat_map(|sweep| &sweep.rows);
         expression.apply(|part| {

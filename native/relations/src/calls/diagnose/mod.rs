@@ -27,7 +27,7 @@ pub use branches::check_branches;
 pub use rounded::{check_rounded, is_rounded_in};
 pub use subqueries::check_subqueries;
 
-/// Returns the error for a variable that the function does not depend on, if it depends on another reference to the same column.
+/// Refuses a variable that the function does not depend on, if it depends on another reference to the same column.
 pub fn check_references(call: &Call, tangents: &[TangentsOf], inputs: &Inputs, context: &Context) -> Result<()> {
     let mut independent = vec![];
     for (number, (variable, tangents)) in call.variables.iter().zip(tangents).enumerate() {

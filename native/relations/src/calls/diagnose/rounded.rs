@@ -23,7 +23,7 @@ pub fn is_rounded_in(plan: &LogicalPlan) -> Result<bool> {
     })
 }
 
-/// Returns the error for a node with calls that reads a recursive query which rounds what it computes: DataFusion converts the columns
+/// Refuses a node with calls that reads a recursive query which rounds what it computes: DataFusion converts the columns
 /// of each iteration to the types of the first rows, and the derivative of a whole number is 0.
 ///
 /// ```sql

@@ -11,7 +11,7 @@ use crate::vocabulary::decorrelated::subqueries_read;
 use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::source::{origins_of, reads};
 
-/// Returns the error for a subquery that reads the relation of a variable and has not become a column, as in the condition of a join.
+/// Refuses a subquery that reads the relation of a variable and has not become a column, as in the condition of a join.
 pub fn check_subqueries(call: &Call, inputs: &Inputs, context: &Context) -> Result<()> {
     for variable in &call.variables {
         let input = match variable.owner {
