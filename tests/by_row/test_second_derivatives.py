@@ -354,15 +354,44 @@ def test_a_gradient_by_what_another_column_of_the_rows_is_computed_from() -> Non
     np.testing.assert_allclose(found, [96.0, 12.0], rtol=1e-12)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the gradient by y has rewritten w, which is a gradient, and the derivative is 0"
+GRADIENT = "grad((SELECT SUM(x * x) FROM t), x) / 2"
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        f"SELECT {GRADIENT} AS w, x AS y FROM t WHERE k = 1",
+        f"SELECT (SELECT SUM(g) FROM (SELECT {GRADIENT} AS g FROM t)) AS w, x AS y FROM t",
+    ],
 )
-def test_by_a_column_that_is_a_gradient() -> None:
+def test_by_a_column_that_is_a_gradient(p: str) -> None:
+    """Within another gradient, whose rewriting names the parts of it anew."""
     ctx = differentiating({"t": {"k": [1, 2], "x": [2.0, 1.0]}})
-    p = "p AS (SELECT grad((SELECT SUM(x * x) FROM t), x) / 2 AS w, x AS y FROM t WHERE k = 1)"
     g = "SELECT w, grad((SELECT SUM(w * w * w * y) FROM p), y) AS g FROM p"
     with pytest.raises(Exception, match="w is computed from rows by which a gradient is"):
-        ctx.sql(f"WITH {p} SELECT grad(g, w) AS d FROM ({g})").collect()
+        ctx.sql(f"WITH p AS ({p}) SELECT grad(g, w) AS d FROM ({g})").collect()
+
+
+@pytest.mark.parametrize(
+    ("columns", "source", "message"),
+    [
+        ("w, (SELECT SUM(w * w) FROM p) AS v", "p", "a subquery in it reads the rows that w comes from"),
+        ("q.w, v", "p AS q CROSS JOIN (SELECT SUM(w * w) AS v FROM p)", "w is a variable of its own"),
+    ],
+)
+def test_by_a_gradient_that_two_queries_read(columns: str, source: str, message: str) -> None:
+    """The CTE that has it is one relation, though its calls are replaced where each of the two reads it."""
+    ctx = differentiating({"t": {"x": [2.0, 1.0]}})
+    p = f"p AS (SELECT {GRADIENT} AS w FROM t)"
+    with pytest.raises(Exception, match=message):
+        ctx.sql(f"WITH {p} SELECT grad(v, w) AS d FROM (SELECT {columns} FROM {source})").collect()
+
+
+def test_two_copies_of_a_gradient() -> None:
+    ctx = differentiating({"t": {"k": [1, 2], "x": [2.0, 1.0]}})
+    p = f"p AS (SELECT k, {GRADIENT} AS w FROM t)"
+    query = f"WITH {p} SELECT a.k, grad(a.w * b.w, a.w) AS d FROM p AS a JOIN p AS b ON a.k = b.k ORDER BY a.k"
+    np.testing.assert_allclose(ctx.sql(query).to_pydict()["d"], [2.0, 1.0], rtol=1e-12)
 
 
 def test_by_what_is_computed_beside() -> None:

@@ -3,6 +3,7 @@
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
+use super::query_copies::QueryCopies;
 use crate::jvp::{SharedTangents, SweptQuery};
 use crate::shared_relation::SharedRelation;
 use crate::vjp::Sweeping;
@@ -31,6 +32,8 @@ pub struct Context {
     pub swept: Vec<SweptQuery>,
     /// The CTEs and views that several places read, each with what is without calls.
     pub common: Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>,
+    /// The queries that have been read, without calls.
+    pub copies: QueryCopies,
     /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
     pub outer: Vec<Vec<Arc<LogicalPlan>>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last.

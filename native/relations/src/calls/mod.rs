@@ -10,6 +10,7 @@ mod derivative;
 mod diagnose;
 mod nested;
 mod pull_up_subqueries;
+mod query_copies;
 mod resolve;
 mod rewrite_call;
 pub mod rewriter;

@@ -15,6 +15,7 @@ use super::derivative::DirectionalDerivative;
 use super::diagnose::{check_rounded, is_rounded_in};
 use super::nested::has_calls_of_calls;
 use super::pull_up_subqueries::subqueries_beside;
+use super::query_copies::QueryCopies;
 use super::rewrite_call::replace;
 use super::shadowed::shadowed_bound;
 use super::split_aggregate_calls::calls_above;
@@ -53,6 +54,7 @@ impl Differentiation {
             subplan_tangents,
             swept: vec![],
             common,
+            copies: QueryCopies::default(),
             outer,
             iterated,
         };
@@ -70,9 +72,25 @@ impl Differentiation {
         self.rewrite(plan)?.transform_data(|plan| self.context.subplan_tangents.scanned_in(plan))
     }
 
+    /// Replaces the calls in a plan and in what is below it, in all copies of a query alike.
+    fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if !matches!(plan, LogicalPlan::SubqueryAlias(_)) {
+            return self.rewrite_once(plan);
+        }
+        let iterated = self.context.iterated.len();
+        if let Some(known) = self.context.copies.without_calls(&plan, iterated) {
+            return Ok(Transformed::yes(known.clone()));
+        }
+        let rewritten = self.rewrite_once(plan.clone())?;
+        if rewritten.transformed {
+            self.context.copies.add(plan, rewritten.data.clone(), iterated)?;
+        }
+        Ok(rewritten)
+    }
+
     /// Replaces the calls in a plan and in what is below it.
     #[recursive::recursive]
-    fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    fn rewrite_once(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if let LogicalPlan::Union(union) = &plan
             && let Some(done) = self.branches(union)?
         {

@@ -1,14 +1,15 @@
 //! Queries, which are known by where they were written.
 
-use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef};
-use datafusion_expr::LogicalPlan;
+use datafusion_expr::{Expr, LogicalPlan};
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
 use super::plan_path::Place;
 use super::table::{Table, table_of};
+use crate::vocabulary::names::is_added;
 use crate::vocabulary::nodes::draws_itself;
 
 /// Returns whether two nodes are one relation: the same table, whatever its name and alias, or one query that a name stands for.
@@ -40,7 +41,8 @@ fn reads_common(plan: &LogicalPlan) -> bool {
     reads
 }
 
-/// Returns whether a node is what computes a column of another, which has the same leaves, though one of them has further columns by now.
+/// Returns whether a node may be what computes a column of another, which has the same leaves, though one of them has further columns by
+/// now. What has been added to two copies of a query is called otherwise in each, so that an expression that reads it tells nothing.
 pub fn computes_column(node: &LogicalPlan, other: &LogicalPlan, index: usize) -> bool {
     let column = Column::from(other.schema().qualified_field(index));
     let computing = |plan: &LogicalPlan| {
@@ -49,10 +51,41 @@ pub fn computes_column(node: &LogicalPlan, other: &LogicalPlan, index: usize) ->
             relation == column.relation && name == column.name
         })
     };
+    let reads_added = |expr: &Option<Expr>| expr.as_ref().is_some_and(reads_added);
+    let (computed, other_computed) = (computing(node), computing(other));
     discriminant(node) == discriminant(other)
         && node.schema().maybe_index_of_column(&column).is_some()
-        && occurrences(node) == occurrences(other)
-        && computing(node) == computing(other)
+        && own_leaves(node) == own_leaves(other)
+        && (computed == other_computed || reads_added(&computed) && reads_added(&other_computed))
+}
+
+/// Returns whether an expression, or a subquery in it, reads what has been added.
+fn reads_added(expr: &Expr) -> bool {
+    let reads = expr.exists(|part| {
+        let mut reads = matches!(part, Expr::Column(column) if is_added(&column.name));
+        if let Expr::ScalarSubquery(query) = part {
+            visit(&query.subquery, |node| reads |= scans_added(node));
+        }
+        Ok(reads)
+    });
+    debug_assert!(reads.is_ok(), "the closure never fails");
+    reads.unwrap_or(true)
+}
+
+/// Returns whether a node scans a relation that has been added.
+fn scans_added(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::TableScan(scan) if is_added(scan.table_name.table()))
+}
+
+/// Returns the leaves of a plan but those that have been added.
+fn own_leaves(plan: &LogicalPlan) -> Vec<Occurrence> {
+    let mut leaves = vec![];
+    visit(plan, |node| {
+        if node.inputs().is_empty() && !scans_added(node) {
+            leaves.push(Occurrence(Arc::clone(node.schema())));
+        }
+    });
+    leaves
 }
 
 /// Returns whether two plans say the same: one text over the same tables.

@@ -1,0 +1,42 @@
+//! The queries that a statement reads in several places, without their calls in all of them alike.
+
+use datafusion_common::Result;
+use datafusion_expr::LogicalPlan;
+
+use crate::vocabulary::identity::is_same;
+use crate::vocabulary::nodes::any_node;
+
+/// CTEs and views, each as it is written and as it is without calls. What is added there is named anew wherever it is added: copies without
+/// calls would be one query no longer, and what is computed from one of them constant where another one moves.
+///
+/// ```sql
+/// WITH p AS (SELECT grad((SELECT SUM(x * x) FROM t), x) AS w FROM t)
+/// SELECT grad(v, w) FROM (SELECT w, (SELECT SUM(w * w) FROM p) AS v FROM p)   -- v reads w
+/// ```
+#[derive(Debug, Default, Clone)]
+pub struct QueryCopies(Vec<QueryCopy>);
+
+#[derive(Debug, Clone)]
+struct QueryCopy {
+    written: LogicalPlan,
+    without_calls: LogicalPlan,
+    /// In how many recursive terms it stands.
+    iterated: usize,
+}
+
+impl QueryCopies {
+    /// Returns a query without calls, if a copy of it is there already.
+    pub fn without_calls(&self, query: &LogicalPlan, iterated: usize) -> Option<&LogicalPlan> {
+        let is_copy = |known: &&QueryCopy| known.iterated == iterated && is_same(&known.written, query);
+        self.0.iter().find(is_copy).map(|known| &known.without_calls)
+    }
+
+    /// Notes what a query is without calls, unless it reads columns of outer queries, which are others in other places.
+    pub fn add(&mut self, written: LogicalPlan, without_calls: LogicalPlan, iterated: usize) -> Result<()> {
+        let reads_outer = |node: &LogicalPlan| Ok(node.expressions().iter().any(|expr| expr.contains_outer()));
+        if !any_node(&written, reads_outer)? {
+            self.0.push(QueryCopy { written, without_calls, iterated });
+        }
+        Ok(())
+    }
+}
