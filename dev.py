@@ -2,7 +2,9 @@
 """Sets up a checkout of xql-ffi and runs its jobs.
 
     python3 dev.py example [ARGUMENTS]   build, install and run examples/era5_sensitivity.py
-    python3 dev.py scale-out [ARGUMENTS] the same for examples/scale_out.py, with Sail in an environment of its own
+    python3 dev.py scale-out [--engine sail|ballista] [ARGUMENTS]
+                                         the same for examples/scale_out.py, with Sail in an environment of its own;
+                                         --engine ballista compiles Ballista for it
     python3 dev.py test [--all] [ARGUMENTS]
                                          build, install and run every check and the daily tests, or all tests;
                                          ARGUMENTS go to pytest on 54
@@ -208,13 +210,14 @@ def install_stock(folder: Path, wheel: Path) -> Path:
 
 
 def scale_out(arguments: list[str]) -> None:
-    """Runs examples/scale_out.py in an environment of its own, with another pandas than that of the tests."""
+    """Runs examples/scale_out.py in an environment of its own, which has another pandas than the tests."""
     folder = BUILD / "scale-out"
     python = folder / "bin" / "python"
     if not python.exists():
         run("uv", "venv", "--quiet", "--python", sys.executable, folder)
     pip = ("uv", "pip", "install", "--quiet", "--python", python)
-    run(*pip, "--group=scale-out", UV_CONSTRAINT="")
+    groups = ("scale-out", "ballista") if "ballista" in arguments else ("scale-out",)
+    run(*pip, *(f"--group={group}" for group in groups), UV_CONSTRAINT="")
     run(*pip, "--no-deps", "--reinstall", *(BUILD / "quick").iterdir())
     develop(VIRTUAL_ENV=str(folder))
     run(python, "examples/scale_out.py", *arguments)

@@ -1,17 +1,20 @@
-"""Times the statements of examples/scale_out.py over more and more rows, on one machine and on Sail workers.
+"""Times the statements of examples/scale_out.py over more and more rows, on one machine and on several workers.
 
     python3 dev.py scale-out --help                      makes the environment, which is build/scale-out
     build/scale-out/bin/python bench/workers.py [--rows 100000 1000000] [--workers 1 2 4] [--rounds 3] [--folder FOLDER]
+                                                [--of sail ballista]
 
 The statements are one step of the calibration, a scan and an aggregate with the derivatives by four parameters, and
 the gradient by row, by a temperature for each of 122 cells. They are run by
 
 - the engine, in this process;
 - the text of ``expand_sql``, on the module of ``datafusion`` from PyPI;
-- the same text in Spark's SQL, on Sail with so many workers on this machine, with the client in the same process.
+- the same text in Spark's SQL, on Sail with so many workers on this machine, with the client in the same process;
+- Ballista with so many executors on this machine, each a process, of a session in this process.
 
 Each is a process of its own. The figures are those of the fastest round: seconds on the clock, and seconds of processor
-time of the whole process, workers included. All answers have to agree to 1e-9. The data are random, 16 Parquet files.
+time of the whole process with what it has started. All answers have to agree to 1e-9. The data are random, 16 Parquet
+files.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datafusion import SessionContext
@@ -37,6 +41,7 @@ import xql_ffi
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 import scale_out
+from engines import ballista, sail
 
 FILES, CHUNK = 16, 1_000_000
 START = {"a": 268.0, "b": -2.0, "c": -10.0, "d": 10.0}
@@ -88,15 +93,22 @@ class Measured(TypedDict):
     answer: list[list[float]]
 
 
+def processor_time() -> float:
+    """The seconds that this process and those that it has started have computed."""
+    own = psutil.Process()
+    times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
+    return float(sum(time.user + time.system for time in times))
+
+
 def measured(run: Callable[[str], pa.Table], statements: dict[str, str], rounds: int) -> dict[str, Measured]:
     """What each of the statements takes."""
     found = {}
     for name, statement in statements.items():
         took = []
         for _ in range(rounds):
-            clock, processor = time.perf_counter(), time.process_time()
+            clock, processor = time.perf_counter(), processor_time()
             answer = run(statement)
-            took.append((time.perf_counter() - clock, time.process_time() - processor))
+            took.append((time.perf_counter() - clock, processor_time() - processor))
         answer = answer.sort_by([(column, "ascending") for column in answer.column_names[:2]])
         clock, processor = map(min, zip(*took, strict=True))
         found[name] = Measured(
@@ -106,16 +118,16 @@ def measured(run: Callable[[str], pa.Table], statements: dict[str, str], rounds:
 
 
 def one(path: str, folder: Path, rounds: int) -> dict[str, Measured]:
-    """Measures the statements on one path: "engine", "text", or a number of workers."""
+    """Measures the statements on one path: "engine", "text", or workers as "2 of sail"."""
     small = tables(folder)
     statements = {"step": scale_out.STEP, "by row": scale_out.ZONAL}
-    if path.isdigit():
-        with scale_out.sail(int(path)) as session:
-            session.read.parquet(str(folder)).createOrReplaceTempView("observations")
+    count, _, of = path.partition(" of ")
+    if of:
+        with sail(int(count)) if of == "sail" else ballista(int(count), folder.parent) as workers:
+            workers.read("observations", folder)
             for name in ("zonal", "model"):
-                scale_out.send(session, name, small[name])
-            statements = {name: scale_out.expanded(sql, small) for name, sql in statements.items()}
-            return measured(lambda sql: session.sql(sql).toArrow(), statements, rounds)
+                workers.send(name, small[name])
+            return measured(workers.run, statements, rounds)
     ctx = SessionContext()
     ctx.register_parquet("observations", str(folder))
     for name in ("zonal", "model"):
@@ -142,6 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--of", choices=("sail", "ballista"), nargs="+", default=["sail"], help="whose workers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where the data are written (default: a temporary folder)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -149,9 +162,8 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(one(arguments.one, arguments.folder, arguments.rounds)))
         return
-    paths = ["engine", "text", *map(str, arguments.workers)]
-    names = [f"{path} on Sail" if path.isdigit() else path for path in paths]
-    columns = [Column(figure, "s") for name in names for figure in (name, f"{name}, processor")]
+    paths = ["engine", "text", *(f"{count} of {of}" for of in arguments.of for count in arguments.workers)]
+    columns = [Column(figure, "s") for name in paths for figure in (name, f"{name}, processor")]
     table = results.table("rows, statement", *columns)
     for rows in arguments.rows:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:

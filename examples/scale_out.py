@@ -1,16 +1,18 @@
 """The calibration of the main example and a gradient by row, on several workers that have nothing of xql-ffi.
 
-    python examples/scale_out.py [--workers N] [--rows ROWS] [--steps STEPS]
+    python examples/scale_out.py [--engine sail] [--workers N] [--rows ROWS] [--steps STEPS]
+    python examples/scale_out.py --engine ballista [--kill STEP]
 
-The workers are those of Sail, which reads Spark's SQL and runs it with DataFusion. They get plain SQL: ``expand_sql``
-writes the derivatives out before a statement is sent. The observations of the main example become a partitioned Parquet
-dataset, which the workers read, and this process too, for the same answers on a single machine:
+The workers are those of Sail, which get text, or of Ballista, which get plans (`engines.py`): neither has a derivative
+in it. The observations of the main example become a partitioned Parquet dataset, which the workers read, and this
+process too, for the same answers on a single machine:
 
-1. Calibration. On a single machine it is one recursive query. Sail has none, so that a step is one statement here,
-   expanded once, and the loop is this script's: it sends the parameters of each step as a table of one row.
+1. Calibration. On a single machine it is one recursive query. Neither engine has these, so that a step is one statement
+   here, and the loop is this script's: it sends the parameters of each step as a table of one row.
 2. A gradient by row. The model is a temperature for each level and latitude, the rows of a table, and
    ``grad((SELECT ...), temperature)`` is the derivative of the loss over all observations by each of them.
 
+With ``--kill`` one of the workers is killed while that step runs: what the engine then does is what is to be seen.
 The script ends with the largest relative difference of each, and with status 1 if one is more than rounding.
 """
 
@@ -18,12 +20,10 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from datafusion import SessionContext
+from engines import Engine, ballista, sail
 from era5_sensitivity import CALIBRATION, FEATURES, LEARNING_RATE, LOSS, PARAMETERS, STEPS, connect, open_era5
-from pyspark.sql import SparkSession
 from tqdm.auto import tqdm
 
 import xql_ffi
@@ -130,46 +130,17 @@ def on_one_machine(path: Path, zonal: pa.Table, steps: int) -> tuple[pa.Table, p
 # --------------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def sail(workers: int) -> Iterator[SparkSession]:
-    """A session with so many Sail workers on this machine, which end with the block."""
-    count = str(workers)
-    os.environ |= {"SAIL_MODE": "local-cluster", "SAIL_CLUSTER__WORKER_INITIAL_COUNT": count}
-    os.environ |= {"SAIL_CLUSTER__WORKER_MAX_COUNT": count, "SAIL_CLUSTER__WORKER_MAX_IDLE_TIME_SECS": "3600"}
-    os.environ.setdefault("RUST_LOG", "error")
-    from pysail.spark import SparkConnectServer
-
-    server = SparkConnectServer("127.0.0.1", 0)
-    server.start(background=True)
-    try:
-        _, port = server.listening_address
-        session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
-        try:
-            yield session
-        finally:
-            session.stop()
-    finally:
-        server.stop()
-
-
-def expanded(statement: str, tables: dict[str, pa.Table]) -> str:
-    """The statement without derivatives, for the workers."""
-    return xql_ffi.expand_sql(statement, {name: table.schema for name, table in tables.items()}, dialect="spark")
-
-
-def send(session: SparkSession, name: str, table: pa.Table) -> None:
-    """Makes a small table of this process one of the session."""
-    session.createDataFrame(table).createOrReplaceTempView(name)
-
-
-def calibrated_by_steps(session: SparkSession, statement: str, steps: int) -> pa.Table:
+def calibrated_by_steps(engine: Engine, steps: int, kill: int | None) -> pa.Table:
     """The parameters and the loss of every step, one statement for each step: a bar in a terminal, lines elsewhere."""
     parameters = {"a": 250.0, "b": 0.0, "c": 0.0, "d": 0.0}
     found = []
     for step in (bar := tqdm(range(steps + 1), desc="  calibration", unit="step", disable=None)):
         start = time.perf_counter()
-        send(session, "model", model_at(step, parameters))
-        (row,) = session.sql(statement).toArrow().to_pylist()
+        engine.send("model", model_at(step, parameters))
+        if step == kill:
+            say(f"  step {step:2d} of {steps}: a worker is killed")
+            threading.Timer(0.01, engine.kill_worker).start()
+        (row,) = engine.run(STEP).to_pylist()
         found.append({"step": step, **parameters, "loss": row["loss"]})
         if bar.disable:
             say(f"  step {step:2d} of {steps}: loss {row['loss']:10.6f} K2, {time.perf_counter() - start:.2f} s")
@@ -198,11 +169,13 @@ def difference(a: pa.Table, b: pa.Table, keys: list[str]) -> float:
 def main() -> int:
     """Runs both on one machine and on the workers, and compares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=("sail", "ballista"), default="sail", help="whose workers (default: sail)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="workers (default: 2)")
     parser.add_argument("--rows", type=int, metavar="ROWS", help="observations (default: all 585,600)")
     parser.add_argument(
         "--steps", type=int, default=STEPS, metavar="STEPS", help=f"steps of descent (default: {STEPS})"
     )
+    parser.add_argument("--kill", type=int, metavar="STEP", help="the step in which a worker of Ballista is killed")
     arguments = parser.parse_args()
     # The client warns of each retry while the server starts.
     logging.getLogger("pyspark").setLevel(logging.ERROR)
@@ -217,16 +190,16 @@ def main() -> int:
         say("one machine")
         calibrated, slopes = on_one_machine(path, zonal, arguments.steps)
 
-        say(f"{arguments.workers} workers")
+        say(f"{arguments.workers} workers of {arguments.engine}")
         start = time.perf_counter()
-        with sail(arguments.workers) as session:
-            session.read.parquet(str(path)).createOrReplaceTempView("observations")
-            send(session, "zonal", zonal)
+        of = {"sail": lambda: sail(arguments.workers), "ballista": lambda: ballista(arguments.workers, Path(folder))}
+        with of[arguments.engine]() as engine:
+            engine.read("observations", path)
+            engine.send("zonal", zonal)
             say(f"  started: {time.perf_counter() - start:.2f} s")
-            tables = {"observations": table, "zonal": zonal, "model": model_at(0, dict.fromkeys(PARAMETERS, 0.0))}
-            stepped = calibrated_by_steps(session, expanded(STEP, tables), arguments.steps)
+            stepped = calibrated_by_steps(engine, arguments.steps, arguments.kill)
             start = time.perf_counter()
-            spread = session.sql(expanded(ZONAL, tables)).toArrow()
+            spread = engine.run(ZONAL)
             say(f"  gradient by row: {time.perf_counter() - start:.2f} s")
 
     differences = {

@@ -264,7 +264,9 @@ def _places(pairs: pa.Table, side: pa.Table, prefix: str) -> Any:
         return np.zeros(len(pairs), np.int64)
     codes = np.zeros((len(side) + len(pairs), len(keys)), np.int64)
     for number, key in enumerate(keys):
-        values = pa.chunked_array([*side[key].chunks, *pairs[f"{prefix}{key}"].cast(side[key].type).chunks])
+        kind = side[key].type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        values = pa.chunked_array([*side[key].cast(kind).chunks, *pairs[f"{prefix}{key}"].cast(kind).chunks], kind)
         codes[:, number] = values.combine_chunks().dictionary_encode("encode").indices.to_numpy()
     count, of_rows = 0, np.zeros(len(codes), np.int64)
     if keys:

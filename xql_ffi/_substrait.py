@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from xql_ffi._rules import Rule
 
 _UNWRITTEN = re.compile(r"[Uu]nsupported plan type: (?P<node>\w+)")
-_MATERIALIZED = re.compile(r"\bas\s+materialized\s*\(", re.IGNORECASE)
+# Strings and names in quotes are looked over.
+_MATERIALIZED = re.compile(r"""'[^']*'|"[^"]*"|\b(?P<said>as\s+materialized\s*\()""", re.IGNORECASE)
 _DEEP = "recursion limit reached"
 _SHORT = 300
 _BOUND = r"(UNBOUNDED PRECEDING|CURRENT ROW|UNBOUNDED FOLLOWING)"
@@ -75,7 +76,7 @@ def to_substrait(session: SessionContext, statement: str, *, rules: Iterable[Rul
     if left := sorted(special & called(text)):
         msg = f"{left[0]} is a function of xql-ffi, which other readers of Substrait lack. Write what it computes"
         raise HostError(msg)
-    if _MATERIALIZED.search(text):
+    if any(found["said"] for found in _MATERIALIZED.finditer(text)):
         msg = "AS MATERIALIZED says that rows are computed once, which a plan of Substrait cannot say. Leave it out"
         raise HostError(msg)
     frame = session.sql_with_options(text, QUERY)

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 
@@ -275,6 +276,14 @@ def test_keys_that_are_null() -> None:
     ctx = session({"w": {"j": [2, None, 1], "val": [1.0, 2.0, 3.0]}})
     found = xql_ffi.jacobian(ctx, "SELECT j, val * val AS v FROM w", "w.val")
     assert found.rows["j"].to_pylist() == [1, 2, None]
+    assert found.matrix().toarray().tolist() == [[6.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
+
+
+def test_keys_of_a_dictionary() -> None:
+    keys = pa.array(["b", None, "a"]).dictionary_encode()
+    ctx = session({"w": pa.table({"j": keys, "val": [1.0, 2.0, 3.0]})})
+    found = xql_ffi.jacobian(ctx, "SELECT j, val * val AS v FROM w", "w.val")
+    assert found.rows["j"].to_pylist() == ["a", "b", None]
     assert found.matrix().toarray().tolist() == [[6.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
 
 

@@ -67,6 +67,12 @@ def test_calls_in_a_plan(statement: str) -> None:
     assert last(xql_ffi.from_substrait(reader, plan)) == pytest.approx(sorted(VALUES[statement]), rel=1e-12)
 
 
+def test_what_is_no_query_that_is_computed_once() -> None:
+    statement = """SELECT 'AS MATERIALIZED (' AS "as materialized (", grad(x * x, x) AS d FROM t"""
+    ctx = sessions.session(TABLES)
+    assert last(xql_ffi.from_substrait(ctx, xql_ffi.to_substrait(ctx, statement))) == last(ctx.sql(statement))
+
+
 def test_a_query_that_several_parts_read() -> None:
     """A plan has it as often, and does not say that it was one. Parts that say the same are one."""
     statement = """WITH p AS (SELECT x + 1 AS v FROM t), z AS (SELECT SUM(v) AS z FROM p)
