@@ -2,9 +2,9 @@
 """Sets up a checkout of xql-ffi and runs its jobs.
 
     python3 dev.py example [ARGUMENTS]   build, install and run examples/era5_sensitivity.py
-    python3 dev.py scale-out [--engine sail|ballista] [ARGUMENTS]
+    python3 dev.py scale-out [--engine sail|ballista|distributed] [ARGUMENTS]
                                          the same for examples/scale_out.py, with Sail in an environment of its own;
-                                         --engine ballista compiles Ballista for it
+                                         the other engines are compiled for it
     python3 dev.py test [--all] [ARGUMENTS]
                                          build, install and run every check and the daily tests, or all tests;
                                          ARGUMENTS go to pytest on 54
@@ -220,6 +220,16 @@ def scale_out(arguments: list[str]) -> None:
     run(*pip, *(f"--group={group}" for group in groups), UV_CONSTRAINT="")
     run(*pip, "--no-deps", "--reinstall", *(BUILD / "quick").iterdir())
     develop(VIRTUAL_ENV=str(folder))
+    if "distributed" in arguments:
+        manifest = ROOT / "examples" / "distributed" / "Cargo.toml"
+        run(
+            "cargo",
+            "build",
+            "--release",
+            "--locked",
+            f"--manifest-path={manifest}",
+            f"--target-dir={BUILD / 'distributed'}",
+        )
     run(python, "examples/scale_out.py", *arguments)
 
 
@@ -389,6 +399,7 @@ def steps(arguments: list[str], counted: Callable[..., None], *, everything: boo
     return {
         "rustfmt": partial(run, "cargo", "fmt", "--all", "--check", cwd=NATIVE),
         "rustfmt, 55": partial(run, "cargo", "fmt", "--all", "--check", cwd=stock),
+        "rustfmt, examples": partial(run, "cargo", "fmt", "--check", cwd=ROOT / "examples" / "distributed"),
         "ruff": partial(run, "ruff", "check"),
         "ruff format": partial(run, "ruff", "format", "--check"),
         "build": build,

@@ -2,7 +2,7 @@
 
     python3 dev.py scale-out --help                      makes the environment, which is build/scale-out
     build/scale-out/bin/python bench/workers.py [--rows 100000 1000000] [--workers 1 2 4] [--rounds 3] [--folder FOLDER]
-                                                [--of sail ballista]
+                                                [--of sail ballista distributed]
 
 The statements are one step of the calibration, a scan and an aggregate with the derivatives by four parameters, and
 the gradient by row, by a temperature for each of 122 cells. They are run by
@@ -10,7 +10,7 @@ the gradient by row, by a temperature for each of 122 cells. They are run by
 - the engine, in this process;
 - the text of ``expand_sql``, on the module of ``datafusion`` from PyPI;
 - the same text in Spark's SQL, on Sail with so many workers on this machine, with the client in the same process;
-- Ballista with so many executors on this machine, each a process, of a session in this process.
+- Ballista with so many executors, and datafusion-distributed with so many workers, each a process.
 
 Each is a process of its own. The figures are those of the fastest round: seconds on the clock, and seconds of processor
 time of the whole process with what it has started. All answers have to agree to 1e-9. The data are random, 16 Parquet
@@ -41,7 +41,6 @@ import xql_ffi
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 import scale_out
-from engines import ballista, sail
 
 FILES, CHUNK = 16, 1_000_000
 START = {"a": 268.0, "b": -2.0, "c": -10.0, "d": 10.0}
@@ -123,7 +122,7 @@ def one(path: str, folder: Path, rounds: int) -> dict[str, Measured]:
     statements = {"step": scale_out.STEP, "by row": scale_out.ZONAL}
     count, _, of = path.partition(" of ")
     if of:
-        with sail(int(count)) if of == "sail" else ballista(int(count), folder.parent) as workers:
+        with scale_out.ENGINES[of](int(count), folder.parent) as workers:
             workers.read("observations", folder)
             for name in ("zonal", "model"):
                 workers.send(name, small[name])
@@ -154,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--of", choices=("sail", "ballista"), nargs="+", default=["sail"], help="whose workers")
+    parser.add_argument("--of", choices=scale_out.ENGINES, nargs="+", default=["sail"], help="whose workers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where the data are written (default: a temporary folder)")
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -3,6 +3,8 @@
 - `sail`: the workers of Sail, which reads Spark's SQL. A statement is sent as text, which ``expand_sql`` has written.
 - `ballista`: a scheduler and executors of Ballista, each a process of its own. The session is one of this process, with
   the operators registered. It plans a statement as any other and sends the optimized plan, which has no derivative.
+- `distributed`: workers of datafusion-distributed, each a process of its own. The session is one in Rust, with the
+  operators registered (`distributed/`), which cuts its physical plan into stages and sends these.
 
 Each is a context: the workers are there as long as the block.
 """
@@ -11,12 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import xql_ffi
+
+Process = subprocess.Popen[bytes]
+# Stands for the port in the command of a program.
+PORT = "PORT"
 
 
 class Engine(Protocol):
@@ -41,6 +46,10 @@ class Engine(Protocol):
 
     def kill_worker(self) -> None:
         """Ends one of the workers at once, as a machine does that fails."""
+
+
+# Where `dev.py scale-out --engine distributed` compiles the programs in `distributed/`.
+PROGRAMS = Path(__file__).parents[1] / "build" / "distributed" / "release"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -72,8 +81,8 @@ class _Sail:
 
 
 @contextmanager
-def sail(workers: int) -> Iterator[Engine]:
-    """A session with so many Sail workers on this machine."""
+def sail(workers: int, _: Path) -> Iterator[Engine]:
+    """A session with so many Sail workers on this machine. Small tables are sent as they are."""
     count = str(workers)
     os.environ |= {"SAIL_MODE": "local-cluster", "SAIL_CLUSTER__WORKER_INITIAL_COUNT": count}
     os.environ |= {"SAIL_CLUSTER__WORKER_MAX_COUNT": count, "SAIL_CLUSTER__WORKER_MAX_IDLE_TIME_SECS": "3600"}
@@ -118,7 +127,7 @@ PLAIN = "SET xql.share_relations = false"
 
 
 class _Ballista:
-    def __init__(self, address: str, executors: list[subprocess.Popen[bytes]], folder: Path) -> None:
+    def __init__(self, address: str, executors: list[Process], folder: Path) -> None:
         from ballista import BallistaSessionContext
 
         self._context = BallistaSessionContext(address)
@@ -143,7 +152,70 @@ class _Ballista:
         return self._context.sql(statement).to_arrow_table()
 
     def kill_worker(self) -> None:
-        self._executors.pop().send_signal(signal.SIGKILL)
+        self._executors.pop().kill()
+
+
+@contextmanager
+def ballista(workers: int, folder: Path) -> Iterator[Engine]:
+    """A session with a scheduler and so many executors on this machine. Small tables are files in a folder for them."""
+    with _processes() as start:
+        python = [sys.executable, "-c"]
+        port, _ = start([*python, SCHEDULER, PORT])
+        executors = [start([*python, EXECUTOR, PORT, str(port)])[1] for _ in range(workers)]
+        yield _Ballista(f"df://127.0.0.1:{port}", executors, folder)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# datafusion-distributed
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class _Distributed:
+    def __init__(self, client: subprocess.Popen[str], workers: list[Process], folder: Path) -> None:
+        self._client, self._workers, self._folder = client, workers, folder
+
+    def _do(self, *parts: str) -> None:
+        """Has the client do something."""
+        assert self._client.stdin
+        assert self._client.stdout
+        self._client.stdin.write("\t".join(" ".join(part.split()) for part in parts) + "\n")
+        self._client.stdin.flush()
+        answer = self._client.stdout.readline().strip()
+        if answer != "ok":
+            raise RuntimeError(answer or "the client has ended")
+
+    def read(self, name: str, folder: Path) -> None:
+        self._do("table", name, f"{folder}/")
+
+    def send(self, name: str, table: pa.Table) -> None:
+        path = self._folder / f"{name}.parquet"
+        pq.write_table(table, path)
+        self._do("table", name, str(path))
+
+    def run(self, statement: str) -> pa.Table:
+        path = self._folder / "rows.arrow"
+        self._do("query", str(path), statement)
+        with pa.ipc.open_file(path) as file:
+            return file.read_all()
+
+    def kill_worker(self) -> None:
+        self._workers.pop().kill()
+
+
+@contextmanager
+def distributed(workers: int, folder: Path) -> Iterator[Engine]:
+    """A session with so many workers on this machine. Small tables are files in a folder for them."""
+    with _processes() as start:
+        started = [start([str(PROGRAMS / "worker"), PORT]) for _ in range(workers)]
+        command = [str(PROGRAMS / "client"), *(str(port) for port, _ in started)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+            yield _Distributed(client, [process for _, process in started], folder)
+            client.stdin.close()  # type: ignore[union-attr]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Processes
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def _free_port() -> int:
@@ -153,7 +225,7 @@ def _free_port() -> int:
         return port
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes], seconds: float = 60.0) -> None:
+def _wait_for(port: int, process: Process, seconds: float = 60.0) -> None:
     """Waits until a process listens at a port."""
     until = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < until:
@@ -164,24 +236,23 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], seconds: float = 60.0
 
 
 @contextmanager
-def ballista(workers: int, folder: Path) -> Iterator[Engine]:
-    """A session with a scheduler and so many executors on this machine. Small tables are files in a folder for them."""
-    processes: list[subprocess.Popen[bytes]] = []
+def _processes() -> Iterator[Callable[[list[str]], tuple[int, Process]]]:
+    """What starts programs that listen at a port, the argument PORT, and gives the port. They end with the block."""
+    started: list[Process] = []
 
-    def start(program: str, port: int, *arguments: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", program, str(port), *map(str, arguments)]
+    def start(command: list[str]) -> tuple[int, Process]:
+        port = _free_port()
+        command = [str(port) if part == PORT else part for part in command]
+        # The module of `datafusion` in them is that of PyPI.
         process = subprocess.Popen(command, env={**os.environ, "XQL_FFI_ENGINE": "0"})
-        processes.append(process)
+        started.append(process)
         _wait_for(port, process)
-        return process
+        return port, process
 
     try:
-        scheduler = _free_port()
-        start(SCHEDULER, scheduler)
-        executors = [start(EXECUTOR, _free_port(), scheduler) for _ in range(workers)]
-        yield _Ballista(f"df://127.0.0.1:{scheduler}", executors, folder)
+        yield start
     finally:
-        # Executors do not end with what has started them.
-        for process in reversed(processes):
+        # Executors of Ballista do not end with what has started them.
+        for process in reversed(started):
             process.kill()
             process.wait()

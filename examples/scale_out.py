@@ -2,17 +2,19 @@
 
     python examples/scale_out.py [--engine sail] [--workers N] [--rows ROWS] [--steps STEPS]
     python examples/scale_out.py --engine ballista [--kill STEP]
+    python examples/scale_out.py --engine distributed [--kill STEP]
 
-The workers are those of Sail, which get text, or of Ballista, which get plans (`engines.py`): neither has a derivative
-in it. The observations of the main example become a partitioned Parquet dataset, which the workers read, and this
-process too, for the same answers on a single machine:
+The workers are those of Sail, which get text, or of Ballista or datafusion-distributed, which get plans (`engines.py`):
+neither has a derivative in it. The observations of the main example become a partitioned Parquet dataset, which the
+workers read, and this process too, for the same answers on a single machine:
 
-1. Calibration. On a single machine it is one recursive query. Neither engine has these, so that a step is one statement
-   here, and the loop is this script's: it sends the parameters of each step as a table of one row.
+1. Calibration. On a single machine it is one recursive query. None of the engines has these, so that a step is one
+   statement here, and the loop is this script's: it sends the parameters of each step as a table of one row.
 2. A gradient by row. The model is a temperature for each level and latitude, the rows of a table, and
    ``grad((SELECT ...), temperature)`` is the derivative of the loss over all observations by each of them.
 
-With ``--kill`` one of the workers is killed while that step runs: what the engine then does is what is to be seen.
+With ``--kill`` one of the workers is killed while that step runs. If the engine says so, the script ends: the
+parameters of the step before are all there is. If it computes the step on the others, all goes on.
 The script ends with the largest relative difference of each, and with status 1 if one is more than rounding.
 """
 
@@ -31,13 +33,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from datafusion import SessionContext
-from engines import Engine, ballista, sail
+from engines import Engine, ballista, distributed, sail
 from era5_sensitivity import CALIBRATION, FEATURES, LEARNING_RATE, LOSS, PARAMETERS, STEPS, connect, open_era5
 from tqdm.auto import tqdm
 
 import xql_ffi
 
 TOLERANCE = 1e-9
+ENGINES = {"sail": sail, "ballista": ballista, "distributed": distributed}
 
 # One step of gradient descent, as in the recursive term of the main example.
 STEP = f"""
@@ -130,6 +133,10 @@ def on_one_machine(path: Path, zonal: pa.Table, steps: int) -> tuple[pa.Table, p
 # --------------------------------------------------------------------------------------------------------------------
 
 
+class WorkerLostError(Exception):
+    """What the engine says of a step in which a worker has been killed."""
+
+
 def calibrated_by_steps(engine: Engine, steps: int, kill: int | None) -> pa.Table:
     """The parameters and the loss of every step, one statement for each step: a bar in a terminal, lines elsewhere."""
     parameters = {"a": 250.0, "b": 0.0, "c": 0.0, "d": 0.0}
@@ -140,7 +147,12 @@ def calibrated_by_steps(engine: Engine, steps: int, kill: int | None) -> pa.Tabl
         if step == kill:
             say(f"  step {step:2d} of {steps}: a worker is killed")
             threading.Timer(0.01, engine.kill_worker).start()
-        (row,) = engine.run(STEP).to_pylist()
+        try:
+            (row,) = engine.run(STEP).to_pylist()
+        except Exception as error:
+            if step != kill:
+                raise
+            raise WorkerLostError(f"{str(error).splitlines()[0]}\n  {step} steps are done") from error
         found.append({"step": step, **parameters, "loss": row["loss"]})
         if bar.disable:
             say(f"  step {step:2d} of {steps}: loss {row['loss']:10.6f} K2, {time.perf_counter() - start:.2f} s")
@@ -169,13 +181,13 @@ def difference(a: pa.Table, b: pa.Table, keys: list[str]) -> float:
 def main() -> int:
     """Runs both on one machine and on the workers, and compares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", choices=("sail", "ballista"), default="sail", help="whose workers (default: sail)")
+    parser.add_argument("--engine", choices=ENGINES, default="sail", help="whose workers (default: sail)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="workers (default: 2)")
     parser.add_argument("--rows", type=int, metavar="ROWS", help="observations (default: all 585,600)")
     parser.add_argument(
         "--steps", type=int, default=STEPS, metavar="STEPS", help=f"steps of descent (default: {STEPS})"
     )
-    parser.add_argument("--kill", type=int, metavar="STEP", help="the step in which a worker of Ballista is killed")
+    parser.add_argument("--kill", type=int, metavar="STEP", help="the step in which a worker is killed")
     arguments = parser.parse_args()
     # The client warns of each retry while the server starts.
     logging.getLogger("pyspark").setLevel(logging.ERROR)
@@ -192,12 +204,15 @@ def main() -> int:
 
         say(f"{arguments.workers} workers of {arguments.engine}")
         start = time.perf_counter()
-        of = {"sail": lambda: sail(arguments.workers), "ballista": lambda: ballista(arguments.workers, Path(folder))}
-        with of[arguments.engine]() as engine:
+        with ENGINES[arguments.engine](arguments.workers, Path(folder)) as engine:
             engine.read("observations", path)
             engine.send("zonal", zonal)
             say(f"  started: {time.perf_counter() - start:.2f} s")
-            stepped = calibrated_by_steps(engine, arguments.steps, arguments.kill)
+            try:
+                stepped = calibrated_by_steps(engine, arguments.steps, arguments.kill)
+            except WorkerLostError as lost:
+                say(f"  {lost}")
+                return 0
             start = time.perf_counter()
             spread = engine.run(ZONAL)
             say(f"  gradient by row: {time.perf_counter() - start:.2f} s")
