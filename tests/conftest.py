@@ -38,7 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         usual = f"default: {sizes.daily}, with --all {sizes.all}"
         parser.addoption(f"--{option}", type=kind, metavar=metavar, help=f"{what} ({usual})")
     parser.addoption(
-        "--sail", action="store_true", help="run what needs Sail, in an environment of a gigabyte, build/scale-out"
+        "--scale-out",
+        nargs="+",
+        choices=("sail", "ballista", "distributed"),
+        default=(),
+        help="run what needs these engines, in an environment of a gigabyte, build/scale-out",
     )
 
 

@@ -14,7 +14,7 @@ from hosts.postgres import Postgres
 from hosts.sail import Sail
 from hosts.sqlite import SQLite
 from hosts.stock import Stock
-from support import sail
+from support import scale_out
 from text.environments import shared
 
 
@@ -38,5 +38,5 @@ HOSTS: Mapping[str, Callable[[Path], Host]] = {
     "sqlite": lambda _: SQLite(),
     "polars": lambda _: Polars(),
     "postgres": lambda _: Postgres(),
-    SAIL: lambda _: Sail(sail.worker()),
+    SAIL: lambda _: Sail(scale_out.worker()),
 }

@@ -9,7 +9,7 @@ import pytest
 from hosts.host import HostError, RefusedError
 from hosts.hostile import STATEMENTS, TABLES, differs, engine, rows
 from hosts.sail import Sail
-from support import sail
+from support import scale_out
 
 # Those that mean something else there, or that Sail 0.7.2 does not run.
 ELSEWHERE = {
@@ -25,8 +25,8 @@ ELSEWHERE = {
 
 @pytest.fixture(scope="module")
 def spark(request: pytest.FixtureRequest) -> Iterator[Sail]:
-    sail.skip_unless_asked(request.config)
-    host = Sail(sail.worker())
+    scale_out.skip_unless_asked(request.config, "sail")
+    host = Sail(scale_out.worker())
     yield host
     host.close()
 

@@ -1,4 +1,4 @@
-"""The environment with Sail, that of `dev.py scale-out`."""
+"""The environment of `dev.py scale-out`, with Sail and other engines of several workers."""
 
 import os
 import shutil
@@ -12,20 +12,19 @@ ROOT = Path(__file__).parents[2]
 _PYTHON = ROOT / "build" / "scale-out" / "bin" / "python"
 
 
-def skip_unless_asked(config: pytest.Config) -> None:
-    """Skips where nobody has asked for Sail."""
-    if not config.getoption("sail"):
-        pytest.skip("--sail runs this, in an environment of a gigabyte")
+def skip_unless_asked(config: pytest.Config, engine: str) -> None:
+    """Skips where nobody has asked for an engine."""
+    if engine not in config.getoption("scale_out"):
+        pytest.skip(f"--scale-out={engine} runs this, in an environment of a gigabyte")
 
 
-def interpreter(config: pytest.Config) -> Path:
-    """The interpreter of the environment with this package in it. Skips where it is not asked for or cannot be made."""
-    skip_unless_asked(config)
-    made = subprocess.run(
-        [sys.executable, ROOT / "dev.py", "scale-out", "--help"], capture_output=True, text=True, check=False
-    )
+def interpreter(config: pytest.Config, engine: str) -> Path:
+    """The interpreter of the environment with an engine. Skips where it is not asked for or cannot be made."""
+    skip_unless_asked(config, engine)
+    command: list[str | Path] = [sys.executable, ROOT / "dev.py", "scale-out", "--engine", engine, "--help"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
-        pytest.skip(f"no environment with Sail: {made.stderr.strip()}")
+        pytest.skip(f"no environment with {engine}: {made.stderr.strip()}")
     return _PYTHON
 
 
