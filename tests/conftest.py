@@ -39,10 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addoption(f"--{option}", type=kind, metavar=metavar, help=f"{what} ({usual})")
     parser.addoption(
         "--scale-out",
-        nargs="+",
+        action="append",
         choices=("sail", "ballista", "distributed"),
-        default=(),
-        help="run what needs these engines, in an environment of a gigabyte, build/scale-out",
+        default=[],
+        help="run what needs this engine, in an environment of a gigabyte, build/scale-out; can be given several times",
     )
 
 
