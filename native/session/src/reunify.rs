@@ -13,10 +13,10 @@ use datafusion::catalog::TableProvider;
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::common::{Column, Result, TableReference, plan_err};
 use datafusion::datasource::ViewTable;
 use datafusion::datasource::listing::ListingTable;
-use datafusion::logical_expr::{LogicalPlan, RecursiveQuery, SubqueryAlias, TableScan, TableSource};
+use datafusion::logical_expr::{Expr, LogicalPlan, RecursiveQuery, SubqueryAlias, TableScan, TableSource};
 use datafusion_ffi::table_provider::ForeignTableProvider;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -35,10 +35,15 @@ pub struct RelationCache {
     queries: HashMap<u64, Vec<Weak<NamedQuery>>>,
 }
 
+/// How the names begin that DataFusion gives to subqueries that it takes apart as joins, with other numbers in each copy of a query.
+const TAKEN_APART: [&str; 2] = ["__correlated_sq_", "__scalar_sq_"];
+
 /// The first copy of a query under a name.
 #[derive(Debug)]
 pub struct NamedQuery {
-    /// The query, with the names of the queries that enclose it where these distinguish it.
+    /// The query.
+    node: LogicalPlan,
+    /// What tells it from others, with the names of the queries that enclose it where these distinguish it.
     text: (Vec<TableReference>, LogicalPlan),
     /// The tables that it scans.
     providers: Vec<usize>,
@@ -149,7 +154,8 @@ impl Reunifier<'_> {
         }
         let mut within = enclosing.to_vec();
         if let LogicalPlan::SubqueryAlias(alias) = &plan {
-            within.push(alias.alias.clone());
+            let prefix = prefix_of(&alias.alias);
+            within.push(prefix.map_or_else(|| alias.alias.clone(), TableReference::bare));
         }
         let plan = plan.map_children(|child| self.reunify(child, &within))?;
         let plan = plan.transform_data(|plan| plan.map_subqueries(|subquery| self.reunify(subquery, &within)))?;
@@ -161,7 +167,7 @@ impl Reunifier<'_> {
                 }
                 Err(_) => Transformed::no(LogicalPlan::TableScan(scan)),
             }),
-            LogicalPlan::SubqueryAlias(alias) => self.query(alias, enclosing),
+            LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias).is_none() => self.query(alias, enclosing),
             LogicalPlan::RecursiveQuery(query) => unify_work_tables(query),
             node => Ok(Transformed::no(node)),
         })
@@ -170,19 +176,69 @@ impl Reunifier<'_> {
     /// Replaces a named query by its first copy.
     fn query(&mut self, alias: SubqueryAlias, enclosing: &[TableReference]) -> Result<Transformed<LogicalPlan>> {
         let (enclosing, node) = match name_kind(&alias.alias, self.names) {
-            // The name of a CTE or view is the same query wherever it is read.
-            None => (vec![], LogicalPlan::SubqueryAlias(alias)),
+            // The name of a CTE or view is the same query wherever it is read, in the query that has it.
+            None => {
+                let definer = self.names.definer(alias.alias.table(), enclosing).cloned();
+                (definer.into_iter().collect(), LogicalPlan::SubqueryAlias(alias))
+            }
             Some(kind) => {
                 let name = noted_name(alias.alias.table(), kind);
                 (enclosing.to_vec(), LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(alias.input, name)?))
             }
         };
-        let providers = scanned_providers(&node)?;
-        let one = self.cache.query(NamedQuery { text: (enclosing, node), providers });
-        let node = one.text.1.clone();
+        let (providers, text) = (scanned_providers(&node)?, numbered_anew(&node)?);
+        let one = self.cache.query(NamedQuery { node, text: (enclosing, text), providers });
+        let node = one.node.clone();
         self.held.push(one);
         Ok(Transformed::yes(node))
     }
+}
+
+/// Returns how a name begins that DataFusion has given to a subquery.
+fn prefix_of(alias: &TableReference) -> Option<&'static str> {
+    let TableReference::Bare { table } = alias else { return None };
+    let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|digit| digit.is_ascii_digit());
+    TAKEN_APART.into_iter().find(|prefix| table.strip_prefix(prefix).is_some_and(is_number))
+}
+
+/// Returns a query with the names that DataFusion has given to its subqueries numbered from 1 on, as in all copies of it.
+///
+/// ```text
+/// LeftSemi Join: t.k = __correlated_sq_7.k  ->  LeftSemi Join: t.k = __correlated_sq_1.k
+/// ```
+fn numbered_anew(query: &LogicalPlan) -> Result<LogicalPlan> {
+    let is_taken_apart =
+        |node: &LogicalPlan| matches!(node, LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias).is_some());
+    let mut has_some = false;
+    query.apply_with_subqueries(|node| {
+        has_some |= is_taken_apart(node);
+        Ok(if has_some { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !has_some {
+        return Ok(query.clone());
+    }
+    let mut names: HashMap<TableReference, TableReference> = HashMap::new();
+    let renamed = query.clone().transform_up_with_subqueries(|node| {
+        if let LogicalPlan::SubqueryAlias(alias) = &node
+            && let Some(prefix) = prefix_of(&alias.alias)
+        {
+            let number = names.len() + 1;
+            let name = names.entry(alias.alias.clone()).or_insert_with(|| TableReference::bare(format!("{prefix}{number}")));
+            let alias = SubqueryAlias::try_new(Arc::clone(&alias.input), name.clone())?;
+            return Ok(Transformed::yes(LogicalPlan::SubqueryAlias(alias)));
+        }
+        let node = node.map_expressions(|expr| {
+            expr.transform(|part| match part {
+                Expr::Column(Column { relation: Some(relation), name, spans }) if names.contains_key(&relation) => {
+                    let relation = names.get(&relation).cloned();
+                    Ok(Transformed::yes(Expr::Column(Column { relation, name, spans })))
+                }
+                part => Ok(Transformed::no(part)),
+            })
+        })?;
+        node.map_data(LogicalPlan::recompute_schema)
+    });
+    Ok(renamed?.data)
 }
 
 /// Gives all scans of a recursive query's work table one source.

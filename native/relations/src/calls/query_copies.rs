@@ -20,22 +20,29 @@ pub struct QueryCopies(Vec<QueryCopy>);
 struct QueryCopy {
     written: LogicalPlan,
     without_calls: LogicalPlan,
-    /// In how many recursive terms it stands.
-    iterated: usize,
 }
 
 impl QueryCopies {
     /// Returns a query without calls, if a copy of it is there already.
-    pub fn without_calls(&self, query: &LogicalPlan, iterated: usize) -> Option<&LogicalPlan> {
-        let is_copy = |known: &&QueryCopy| known.iterated == iterated && is_same(&known.written, query);
-        self.0.iter().find(is_copy).map(|known| &known.without_calls)
+    pub fn without_calls(&self, query: &LogicalPlan) -> Option<&LogicalPlan> {
+        self.0.iter().find(|known| is_same(&known.written, query)).map(|known| &known.without_calls)
+    }
+
+    /// Returns how many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets all but the first ones: queries of a recursive term may read its rows, which other recursive queries of its name have not.
+    pub fn keep(&mut self, count: usize) {
+        self.0.truncate(count);
     }
 
     /// Notes what a query is without calls, unless it reads columns of outer queries, which are others in other places.
-    pub fn add(&mut self, written: LogicalPlan, without_calls: LogicalPlan, iterated: usize) -> Result<()> {
+    pub fn add(&mut self, written: LogicalPlan, without_calls: LogicalPlan) -> Result<()> {
         let reads_outer = |node: &LogicalPlan| Ok(node.expressions().iter().any(|expr| expr.contains_outer()));
         if !any_node(&written, reads_outer)? {
-            self.0.push(QueryCopy { written, without_calls, iterated });
+            self.0.push(QueryCopy { written, without_calls });
         }
         Ok(())
     }

@@ -77,13 +77,12 @@ impl Differentiation {
         if !matches!(plan, LogicalPlan::SubqueryAlias(_)) {
             return self.rewrite_once(plan);
         }
-        let iterated = self.context.iterated.len();
-        if let Some(known) = self.context.copies.without_calls(&plan, iterated) {
+        if let Some(known) = self.context.copies.without_calls(&plan) {
             return Ok(Transformed::yes(known.clone()));
         }
         let rewritten = self.rewrite_once(plan.clone())?;
         if rewritten.transformed {
-            self.context.copies.add(plan, rewritten.data.clone(), iterated)?;
+            self.context.copies.add(plan, rewritten.data.clone())?;
         }
         Ok(rewritten)
     }
@@ -232,9 +231,11 @@ impl Differentiation {
     }
 
     fn recursive_query(&mut self, query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
+        let copies = self.context.copies.count();
         self.context.iterated.push(LogicalPlan::RecursiveQuery(query.clone()));
         let recursive_term = self.rewrite(Arc::unwrap_or_clone(query.recursive_term));
         self.context.iterated.pop();
+        self.context.copies.keep(copies);
         let recursive_term = recursive_term?;
         let static_term = self.rewrite(Arc::unwrap_or_clone(query.static_term))?;
         let transformed = static_term.transformed || recursive_term.transformed;

@@ -19,6 +19,7 @@ mod recursive_query;
 mod row_local;
 mod shared_tangents;
 mod subquery_alias;
+mod swept_query;
 mod table_scan;
 mod union;
 mod unnest;
@@ -35,7 +36,8 @@ pub use hoist_volatile::VolatileColumns;
 pub use propagate::{Carried, Perturb, TangentRequest};
 use propagate::{NodeRequest, Propagation};
 pub use row_local::is_plain;
-pub use shared_tangents::{Cell, SharedTangents, SweptQuery};
+pub use shared_tangents::{Cell, SharedTangents};
+pub use swept_query::SweptQuery;
 pub use window::cells::is_one_cell;
 
 /// Returns the plan with the tangents that are asked for in each direction.

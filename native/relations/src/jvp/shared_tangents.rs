@@ -9,13 +9,14 @@ use datafusion_functions_aggregate::count::count_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::swept_query::SweptQuery;
 use crate::fixed_points::FixedPoints;
 use crate::physical::Id;
 use crate::shared_relation::{Given, Replaced, SharedRelation};
 use crate::tangents::tangent::Tangents;
 use crate::version::table_scan;
 use crate::vocabulary::expressions::failing;
-use crate::vocabulary::identity::{computes_column, is_same};
+use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::nodes::{any_node, has_one_row_at_most};
 use crate::vocabulary::source::{Source, sources_of};
@@ -28,15 +29,6 @@ pub struct Cell {
     pub origin: LogicalPlan,
     /// The position of its column there.
     pub position: usize,
-}
-
-/// A query by whose rows a gradient is. The gradient has gone through it, and what it has computed no longer has the nodes of the query.
-#[derive(Debug, Clone)]
-pub struct SweptQuery {
-    /// The numbered rows by which the gradient is.
-    pub rows: Arc<SharedRelation>,
-    /// The query, which reads these.
-    pub query: Arc<LogicalPlan>,
 }
 
 /// The shared relations that have got tangents, and what is given to iterations with tangents.
@@ -190,16 +182,6 @@ fn advice(variable: &str) -> String {
         ", by each of which a gradient by row has a derivative of its own: differentiate by a column of a one-row table, as eps in \
          {variable} + eps * v"
     )
-}
-
-impl SweptQuery {
-    /// Returns whether the gradient has gone through what computes a cell, which is in it no longer, and a plan has the gradient.
-    fn has_gone_through(&self, cell: &Cell, plan: &LogicalPlan) -> Result<bool> {
-        let computes = |node: &LogicalPlan| computes_column(node, &cell.origin, cell.position);
-        Ok(self.rows.is_read_by(&cell.origin)?
-            && SharedRelation::any_node_in(&self.query, &computes)?
-            && self.rows.is_read_by(plan)?)
-    }
 }
 
 impl SharedTangents {

@@ -11,9 +11,10 @@ use crate::shared_relation::SharedRelation;
 use crate::vjp::{Reference, Residuals, RowCotangents, RowVariable, Segment, Sweeping, gradients};
 use crate::vocabulary::decorrelated::{decorrelated_beside, queries_read};
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::identity::Relation;
+use crate::vocabulary::identity::{Relation, is_same};
 use crate::vocabulary::items::computed_beside;
 use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::operators::{Recognize, is_call};
 use crate::vocabulary::source::{Source, check_is_clear, check_is_named, computes_from, reads, sources_of};
 
@@ -118,6 +119,7 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
                     }
                     check_is_clear(&queries, &source.origin)?;
                     check_is_apart(&column, &source, &queries)?;
+                    check_is_not_below(&column, &source, &queries)?;
                     if found.iter().any(|known| known.column == column && known.place == place) {
                         continue;
                     }
@@ -156,6 +158,36 @@ fn check_is_apart(variable: &Column, source: &Source, queries: &[&LogicalPlan]) 
                 "the derivative by {variable} is itself differentiated by rows that have {} beside what is computed from it, where \
                  both move by themselves. Differentiate by the column that the others are computed from, or in the other order",
                 variable.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a variable from which the rows of a derivative around are computed, where the derivative by it goes through these rows. They move
+/// by themselves too.
+///
+/// ```sql
+/// WITH p AS (SELECT x * x AS w FROM t), g AS (SELECT grad((SELECT SUM(w) FROM p), x) AS g FROM t)
+/// SELECT grad((SELECT SUM(g) FROM g), w) FROM p
+/// ```
+fn check_is_not_below(variable: &Column, source: &Source, queries: &[&LogicalPlan]) -> Result<()> {
+    // What a derivative in them has gone through is behind the relations that it has added.
+    let is_behind = |node: &LogicalPlan| match SharedRelation::scanned_by(node) {
+        Some(added) => SharedRelation::any_node_in(added.plan(), &|node| is_same(node, &source.origin)),
+        None => Ok(false),
+    };
+    let is_below = |node: &LogicalPlan| match SharedRelation::scanned_by(node).filter(|rows| rows.is_numbered()) {
+        Some(rows) => {
+            Ok(computes_from(rows.plan(), &source.origin, source.position)? || any_node(rows.plan(), is_behind)?)
+        }
+        None => Ok(false),
+    };
+    for query in queries {
+        if any_node(query, is_below)? {
+            return plan_err!(
+                "the derivative by {variable} goes through rows that are computed from it and by which it is itself differentiated, where \
+                 both move by themselves. Differentiate by {variable} in both"
             );
         }
     }

@@ -16,7 +16,7 @@ mod relation;
 mod table;
 
 pub use derived::{DerivedTables, Kind, kind_of, noted_name};
-pub use occurrence::{IdentityKey, Occurrence, computes_column, is_equal, is_same, occurrences};
+pub use occurrence::{IdentityKey, Occurrence, is_equal, is_same, occurrences};
 pub use plan_path::Place;
 pub use relation::Relation;
 pub use table::is_unclear;

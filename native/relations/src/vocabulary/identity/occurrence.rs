@@ -1,15 +1,15 @@
 //! Queries, which are known by where they were written.
 
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchemaRef};
-use datafusion_expr::{Expr, LogicalPlan};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::DFSchemaRef;
+use datafusion_expr::LogicalPlan;
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
 use super::plan_path::Place;
 use super::table::{Table, table_of};
-use crate::vocabulary::names::is_added;
 use crate::vocabulary::nodes::draws_itself;
 
 /// Returns whether two nodes are one relation: the same table, whatever its name and alias, or one query that a name stands for.
@@ -23,69 +23,65 @@ pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     is_copy(a, b) || is_equal(a, b) && occurrences(a) == occurrences(b)
 }
 
-/// Returns whether two nodes are copies of one, of which one reads CTEs that are written out in the other. Copies share their schema,
-/// as a leaf does ([`Occurrence`]).
+/// Returns whether two nodes are copies of one, of which one reads CTEs that are written out in the other.
 fn is_copy(a: &LogicalPlan, b: &LogicalPlan) -> bool {
-    Arc::ptr_eq(a.schema(), b.schema())
-        && discriminant(a) == discriminant(b)
+    discriminant(a) == discriminant(b)
         && a.expressions() == b.expressions()
         && (reads_common(a) || reads_common(b))
+        && is_written_alike(a, b)
+}
+
+/// Returns whether two nodes are the same once the CTEs and views that they scan are written out.
+#[recursive::recursive]
+fn is_written_alike(a: &LogicalPlan, b: &LogicalPlan) -> bool {
+    match (common_of(a), common_of(b)) {
+        (Some(one), Some(other)) if std::ptr::eq(one, other) => return a == b,
+        (None, None) => {}
+        (one, other) => return is_written_alike(one.unwrap_or(a), other.unwrap_or(b)),
+    }
+    let (inputs, others) = (inputs_and_subqueries(a), inputs_and_subqueries(b));
+    if inputs.is_empty() {
+        return a == b && Arc::ptr_eq(a.schema(), b.schema());
+    }
+    inputs.len() == others.len()
+        && without_inputs(a) == without_inputs(b)
+        && inputs.iter().zip(&others).all(|(one, other)| is_written_alike(one, other))
+}
+
+/// Returns the CTE or view that a node scans.
+fn common_of(node: &LogicalPlan) -> Option<&LogicalPlan> {
+    match node {
+        LogicalPlan::TableScan(scan) => match scan.source.get_logical_plan() {
+            Some(Cow::Borrowed(common)) => Some(common),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns what a node reads.
+fn inputs_and_subqueries(node: &LogicalPlan) -> Vec<LogicalPlan> {
+    let mut inputs: Vec<_> = node.inputs().into_iter().cloned().collect();
+    let visited = node.apply_subqueries(|subquery| {
+        inputs.push(subquery.clone());
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "the closure never fails");
+    inputs
+}
+
+/// Returns a node with nothing in the places of its inputs.
+fn without_inputs(node: &LogicalPlan) -> LogicalPlan {
+    let nothing = node.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())));
+    debug_assert!(nothing.is_ok(), "the closure never fails");
+    nothing.map_or_else(|_| node.clone(), |nothing| nothing.data)
 }
 
 /// Returns whether a node is computed from a CTE or view that it scans.
 fn reads_common(plan: &LogicalPlan) -> bool {
     let mut reads = false;
-    visit(plan, |node| {
-        reads |= matches!(node, LogicalPlan::TableScan(scan) if scan.source.get_logical_plan().is_some());
-    });
+    visit(plan, |node| reads |= common_of(node).is_some());
     reads
-}
-
-/// Returns whether a node may be what computes a column of another, which has the same leaves, though one of them has further columns by
-/// now. What has been added to two copies of a query is called otherwise in each, so that an expression that reads it tells nothing.
-pub fn computes_column(node: &LogicalPlan, other: &LogicalPlan, index: usize) -> bool {
-    let column = Column::from(other.schema().qualified_field(index));
-    let computing = |plan: &LogicalPlan| {
-        plan.expressions().into_iter().find(|expr| {
-            let (relation, name) = expr.qualified_name();
-            relation == column.relation && name == column.name
-        })
-    };
-    let reads_added = |expr: &Option<Expr>| expr.as_ref().is_some_and(reads_added);
-    let (computed, other_computed) = (computing(node), computing(other));
-    discriminant(node) == discriminant(other)
-        && node.schema().maybe_index_of_column(&column).is_some()
-        && own_leaves(node) == own_leaves(other)
-        && (computed == other_computed || reads_added(&computed) && reads_added(&other_computed))
-}
-
-/// Returns whether an expression, or a subquery in it, reads what has been added.
-fn reads_added(expr: &Expr) -> bool {
-    let reads = expr.exists(|part| {
-        let mut reads = matches!(part, Expr::Column(column) if is_added(&column.name));
-        if let Expr::ScalarSubquery(query) = part {
-            visit(&query.subquery, |node| reads |= scans_added(node));
-        }
-        Ok(reads)
-    });
-    debug_assert!(reads.is_ok(), "the closure never fails");
-    reads.unwrap_or(true)
-}
-
-/// Returns whether a node scans a relation that has been added.
-fn scans_added(node: &LogicalPlan) -> bool {
-    matches!(node, LogicalPlan::TableScan(scan) if is_added(scan.table_name.table()))
-}
-
-/// Returns the leaves of a plan but those that have been added.
-fn own_leaves(plan: &LogicalPlan) -> Vec<Occurrence> {
-    let mut leaves = vec![];
-    visit(plan, |node| {
-        if node.inputs().is_empty() && !scans_added(node) {
-            leaves.push(Occurrence(Arc::clone(node.schema())));
-        }
-    });
-    leaves
 }
 
 /// Returns whether two plans say the same: one text over the same tables.

@@ -1,0 +1,89 @@
+//! Queries that gradients by row have gone through.
+
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, Result};
+use datafusion_expr::{Expr, LogicalPlan};
+use std::collections::HashSet;
+use std::mem::discriminant;
+use std::sync::Arc;
+
+use super::shared_tangents::Cell;
+use crate::shared_relation::SharedRelation;
+use crate::vocabulary::identity::{Occurrence, occurrences};
+use crate::vocabulary::names::is_added;
+
+/// A query by whose rows a gradient is. The gradient has gone through it, and what it has computed no longer has the nodes of the query.
+#[derive(Debug, Clone)]
+pub struct SweptQuery {
+    /// The numbered rows by which the gradient is.
+    pub rows: Arc<SharedRelation>,
+    /// The query, which reads these.
+    pub query: Arc<LogicalPlan>,
+}
+
+impl SweptQuery {
+    /// Returns whether the gradient has gone through what computes a cell, which is in it no longer, and a plan has the gradient.
+    pub fn has_gone_through(&self, cell: &Cell, plan: &LogicalPlan) -> Result<bool> {
+        let leaves = leaves_behind(&cell.origin)?;
+        let computes = |node: &LogicalPlan| {
+            computes_column(node, &cell.origin, cell.position)
+                // Where nobody can tell, it may.
+                && self.rows.is_read_by(node).unwrap_or(true)
+                && leaves_behind(node).map_or(true, |behind| behind == leaves)
+        };
+        Ok(SharedRelation::any_node_in(&self.query, &computes)? && self.rows.is_read_by(plan)?)
+    }
+}
+
+/// Returns whether a node may be what computes a column of another, though one of them has further columns by now. What has been added to two
+/// copies of a query is called otherwise in each, so that an expression that reads it tells nothing.
+fn computes_column(node: &LogicalPlan, other: &LogicalPlan, index: usize) -> bool {
+    let column = Column::from(other.schema().qualified_field(index));
+    let computing = |plan: &LogicalPlan| {
+        plan.expressions().into_iter().find(|expr| {
+            let (relation, name) = expr.qualified_name();
+            relation == column.relation && name == column.name
+        })
+    };
+    let reads_added = |expr: &Option<Expr>| expr.as_ref().is_some_and(reads_added);
+    let (computed, other_computed) = (computing(node), computing(other));
+    discriminant(node) == discriminant(other)
+        && node.schema().maybe_index_of_column(&column).is_some()
+        && (computed == other_computed || reads_added(&computed) && reads_added(&other_computed))
+}
+
+/// Returns whether an expression, or a subquery in it, reads what has been added.
+fn reads_added(expr: &Expr) -> bool {
+    let reads = expr.exists(|part| match part {
+        Expr::Column(column) => Ok(is_added(&column.name)),
+        Expr::ScalarSubquery(query) => SharedRelation::is_scanned_in(&query.subquery),
+        _ => Ok(false),
+    });
+    // Where nobody can tell, it may.
+    reads.unwrap_or(true)
+}
+
+/// Returns the leaves of the statement that a plan is computed from, behind the shared relations that it scans.
+fn leaves_behind(plan: &LogicalPlan) -> Result<HashSet<Occurrence>> {
+    let (mut leaves, mut seen) = (HashSet::new(), HashSet::new());
+    add_leaves(plan, &mut leaves, &mut seen)?;
+    Ok(leaves)
+}
+
+#[recursive::recursive]
+fn add_leaves(
+    plan: &LogicalPlan,
+    leaves: &mut HashSet<Occurrence>,
+    seen: &mut HashSet<*const SharedRelation>,
+) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        match SharedRelation::scanned_by(node) {
+            Some(relation) if seen.insert(Arc::as_ptr(&relation)) => add_leaves(relation.plan(), leaves, seen)?,
+            Some(_) => {}
+            None if node.inputs().is_empty() => leaves.extend(occurrences(node)),
+            None => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
