@@ -14,7 +14,7 @@ use crate::shared_relation::SharedRelation;
 use crate::tangents::tangent::{self, Inactive, Tangent, Tangents};
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, with_columns};
-use crate::vocabulary::nodes::{any_node, non_query_nodes, shown};
+use crate::vocabulary::nodes::{non_query_nodes, shown};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// What moves with the variable.
@@ -323,8 +323,8 @@ fn onward(
     let inputs = plan.inputs();
     let index = match (asked.variable, &direction.cell) {
         (Variable::Outer, cell) if plan.all_out_ref_exprs().is_empty() => {
-            // A gradient by row may have been joined to rows that do not vary themselves.
-            if cell.is_none() || !any_node(plan, |node| Ok(has_by_row_beside(node, names)))? {
+            // A gradient by row may have been joined to rows that do not vary themselves, also in a relation that is planned apart.
+            if cell.is_none() || !SharedRelation::any_node_in(plan, &|node| has_by_row_beside(node, names))? {
                 return Ok(Onward::Constant);
             }
             None
