@@ -276,10 +276,10 @@ impl<'a> Propagation<'a> {
     fn node(&mut self, plan: LogicalPlan, asked: Vec<TangentRequest>) -> Result<Carried> {
         let mut requests = vec![];
         let mut here = vec![];
-        for (direction, mut asked) in self.directions.iter().zip(asked) {
+        for (number, mut asked) in asked.into_iter().enumerate() {
             let onward = match asked.wanted.is_empty() {
                 true => Onward::Constant,
-                false => onward(&plan, &asked, direction, (self.shared, self.names))?,
+                false => self.onward(&plan, &asked, number)?,
             };
             let inputs = match &onward {
                 Onward::Below(inputs) => inputs.clone(),
@@ -311,50 +311,56 @@ impl<'a> Propagation<'a> {
         }
         Ok(Carried { plan: with_columns(carried.plan, moved)?, ..carried })
     }
-}
 
-/// Returns how a direction goes on at a node of which it wants tangents.
-fn onward(
-    plan: &LogicalPlan,
-    asked: &TangentRequest,
-    direction: &Direction,
-    (shared, names): (&SharedTangents, &Names),
-) -> Result<Onward> {
-    let inputs = plan.inputs();
-    let index = match (asked.variable, &direction.cell) {
-        (Variable::Outer, cell) if plan.all_out_ref_exprs().is_empty() => {
-            // A gradient by row may have been joined to rows that do not vary themselves, also in a relation that is planned apart.
-            if cell.is_none() || !SharedRelation::any_node_in(plan, &|node| has_by_row_beside(node, names))? {
-                return Ok(Onward::Constant);
+    /// Returns how a direction goes on at a node of which it wants tangents.
+    fn onward(&self, plan: &LogicalPlan, asked: &TangentRequest, number: usize) -> Result<Onward> {
+        let (direction, names) = (&self.directions[number], &*self.names);
+        let inputs = plan.inputs();
+        let index = match (asked.variable, &direction.cell) {
+            (Variable::Outer, cell) if plan.all_out_ref_exprs().is_empty() => {
+                // A gradient by row may have been joined to rows that do not vary themselves, also in a relation that is planned apart.
+                let may_move =
+                    |node: &LogicalPlan| has_by_row_beside(node, names) || self.is_moved_iteration(node, number);
+                if cell.is_none() || !SharedRelation::any_node_in(plan, &may_move)? {
+                    return Ok(Onward::Constant);
+                }
+                None
             }
-            None
+            (Variable::Everywhere, Some(cell)) if is_same(plan, &cell.origin) => return Ok(Onward::Is(cell.position)),
+            (Variable::Everywhere, Some(cell)) if self.shared.moves(plan, cell)? => {
+                return Ok(Onward::Below(vec![Variable::Everywhere; inputs.len()]));
+            }
+            (Variable::Everywhere, _) => return Ok(Onward::Constant),
+            (Variable::Outer, _) => None,
+            (Variable::Column(index), _) => Some(index),
+        };
+        let from = index.map(|index| origin(plan, index)).transpose()?;
+        let sources = match index.zip(from) {
+            Some((index, Origin::Here)) if direction.seed.is_some() => return Ok(Onward::Moves(index)),
+            Some((_, Origin::Here)) if is_constant_beside(plan) => return Ok(Onward::Constant),
+            Some((_, Origin::Here)) | None => vec![],
+            Some((_, Origin::Below(sources))) => sources,
+        };
+        if let (Some(seed), Some(_)) = (&direction.seed, index) {
+            check_one_row_each(plan, seed, &direction.variable)?;
         }
-        (Variable::Everywhere, Some(cell)) if is_same(plan, &cell.origin) => return Ok(Onward::Is(cell.position)),
-        (Variable::Everywhere, Some(cell)) if shared.moves(plan, cell)? => {
-            return Ok(Onward::Below(vec![Variable::Everywhere; inputs.len()]));
-        }
-        (Variable::Everywhere, _) => return Ok(Onward::Constant),
-        (Variable::Outer, _) => None,
-        (Variable::Column(index), _) => Some(index),
-    };
-    let from = index.map(|index| origin(plan, index)).transpose()?;
-    let sources = match index.zip(from) {
-        Some((index, Origin::Here)) if direction.seed.is_some() => return Ok(Onward::Moves(index)),
-        Some((_, Origin::Here)) if is_constant_beside(plan) => return Ok(Onward::Constant),
-        Some((_, Origin::Here)) | None => vec![],
-        Some((_, Origin::Below(sources))) => sources,
-    };
-    if let (Some(seed), Some(_)) = (&direction.seed, index) {
-        check_one_row_each(plan, seed, &direction.variable)?;
+        let seen_by =
+            |(number, input): (usize, &&LogicalPlan)| match sources.iter().find(|(source, _)| *source == number) {
+                // The rows of a relation that a gradient by row has numbered have the variable.
+                Some((_, column)) if direction.cell.is_none() => Variable::Column(*column),
+                _ if is_by_row(input, names) => Variable::Everywhere,
+                Some((_, column)) => Variable::Column(*column),
+                None => Variable::Outer,
+            };
+        Ok(Onward::Below(inputs.iter().enumerate().map(seen_by).collect()))
     }
-    let seen_by = |(number, input): (usize, &&LogicalPlan)| match sources.iter().find(|(source, _)| *source == number) {
-        // The rows of a relation that a gradient by row has numbered have the variable.
-        Some((_, column)) if direction.cell.is_none() => Variable::Column(*column),
-        _ if is_by_row(input, names) => Variable::Everywhere,
-        Some((_, column)) => Variable::Column(*column),
-        None => Variable::Outer,
-    };
-    Ok(Onward::Below(inputs.iter().enumerate().map(seen_by).collect()))
+
+    /// Returns whether a node scans the work table of a recursive query of which columns vary in a direction.
+    fn is_moved_iteration(&self, node: &LogicalPlan, direction: usize) -> bool {
+        let LogicalPlan::TableScan(scan) = node else { return false };
+        let recursion = self.recursions.iter().rev().find(|recursion| recursion.table.is_read_by(scan));
+        recursion.is_some_and(|recursion| recursion.varying.range((direction, 0)..(direction + 1, 0)).next().is_some())
+    }
 }
 
 /// Returns whether the other columns of a node that computes the variable are known not to be computed from it.

@@ -51,6 +51,8 @@ fn work_table(
         let mut tangents = Tangents::default();
         let is_variable = match (asked.variable, recursion.variables[direction]) {
             (Variable::Column(here), Variable::Column(there)) => source_column(&scan, here) == there,
+            // What a gradient by row has computed moves with the cell, wherever that is.
+            (Variable::Outer, Variable::Outer) => directions[direction].cell.is_some(),
             _ => false,
         };
         for index in asked.wanted.iter().filter(|_| is_variable) {

@@ -5,13 +5,13 @@
 //! SELECT h.k, w.j, grad(h.val, w.val) FROM h CROSS JOIN w           -- in each row by this row's cell
 //! ```
 
-use datafusion_common::Result;
+use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, SubqueryAlias};
 use xql_autodiff::vocabulary::columns::columns_followed;
 
 use super::decorrelated::decorrelated;
 use super::identity::{Relation, is_same};
-use super::nodes::any_node_behind;
+use super::nodes::{any_node_behind, shown};
 use super::source::{Source, sources_of};
 
 /// A query in FROM.
@@ -50,7 +50,7 @@ fn add_items<'p>(plan: &'p LogicalPlan, path: &mut Vec<usize>, items: &mut Vec<I
 /// expression does not depend on the variable otherwise: then the derivative is by that, of which each reference is a variable of its own.
 ///
 /// # Errors
-/// If a plan cannot be gone through.
+/// If a plan cannot be gone through, or one of several such queries is computed by iterations, which would count as constant.
 pub fn computed_beside<'p>(
     expression: &Expr,
     input: &'p LogicalPlan,
@@ -60,6 +60,7 @@ pub fn computed_beside<'p>(
     let mut items = vec![];
     add_items(input, &mut vec![], &mut items);
     let mut found: Vec<&SubqueryAlias> = vec![];
+    let mut iterated = None;
     for column in columns_followed(expression) {
         let Some(index) = input.schema().maybe_index_of_column(&column) else { continue };
         let sources = sources_of(input, index)?;
@@ -75,16 +76,34 @@ pub fn computed_beside<'p>(
                 return Ok(vec![]);
             }
             let Some(Item { alias, .. }) = item else { continue };
-            if is_computed_from(alias, relation)? && !found.iter().any(|known| known.alias == alias.alias) {
+            if !is_computed_from(alias, relation)? {
+                continue;
+            }
+            if is_recursive(alias)? {
+                iterated = Some(alias);
+            } else if !found.iter().any(|known| known.alias == alias.alias) {
                 found.push(alias);
             }
         }
     }
+    if let (Some(iterated), Some(beside)) = (iterated, found.first()) {
+        return plan_err!(
+            "the derivative of {expression} is that of each row by {} as {} reads it too, and the iterations of {} have none for each of their \
+             rows. Differentiate the rest alone",
+            shown(&relation.node),
+            beside.alias,
+            iterated.alias
+        );
+    }
     Ok(found)
 }
 
-/// Returns whether a query is computed from a relation, and is not another name of it. Iterations of a recursive query have no derivative
-/// for each of their rows.
+/// Returns whether a query is computed by iterations, which have no derivative for each of their rows.
+fn is_recursive(alias: &SubqueryAlias) -> Result<bool> {
+    any_node_behind(&alias.input, |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_))))
+}
+
+/// Returns whether a query is computed from a relation, and is not another name of it.
 fn is_computed_from(alias: &SubqueryAlias, relation: &Relation) -> Result<bool> {
     let mut query = alias.input.as_ref();
     while let LogicalPlan::SubqueryAlias(below) = query {
@@ -94,6 +113,5 @@ fn is_computed_from(alias: &SubqueryAlias, relation: &Relation) -> Result<bool> 
     if matches!(query, LogicalPlan::Subquery(_)) {
         return Ok(false);
     }
-    let is_recursive = any_node_behind(query, |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_))))?;
-    Ok(!is_recursive && !is_same(query, &relation.node) && relation.is_read_in(&alias.input)?)
+    Ok(!is_same(query, &relation.node) && relation.is_read_in(&alias.input)?)
 }

@@ -1,7 +1,7 @@
 //! Queries, which are known by where they were written.
 
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::DFSchemaRef;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
