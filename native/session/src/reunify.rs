@@ -154,7 +154,7 @@ impl Reunifier<'_> {
         }
         let mut within = enclosing.to_vec();
         if let LogicalPlan::SubqueryAlias(alias) = &plan {
-            let prefix = prefix_of(&alias.alias);
+            let prefix = prefix_of(&alias.alias, self.names);
             within.push(prefix.map_or_else(|| alias.alias.clone(), TableReference::bare));
         }
         let plan = plan.map_children(|child| self.reunify(child, &within))?;
@@ -167,7 +167,7 @@ impl Reunifier<'_> {
                 }
                 Err(_) => Transformed::no(LogicalPlan::TableScan(scan)),
             }),
-            LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias).is_none() => self.query(alias, enclosing),
+            LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias, self.names).is_none() => self.query(alias, enclosing),
             LogicalPlan::RecursiveQuery(query) => unify_work_tables(query),
             node => Ok(Transformed::no(node)),
         })
@@ -186,7 +186,7 @@ impl Reunifier<'_> {
                 (enclosing.to_vec(), LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(alias.input, name)?))
             }
         };
-        let (providers, text) = (scanned_providers(&node)?, numbered_anew(&node)?);
+        let (providers, text) = (scanned_providers(&node)?, numbered_anew(&node, self.names)?);
         let one = self.cache.query(NamedQuery { node, text: (enclosing, text), providers });
         let node = one.node.clone();
         self.held.push(one);
@@ -194,9 +194,12 @@ impl Reunifier<'_> {
     }
 }
 
-/// Returns how a name begins that DataFusion has given to a subquery.
-fn prefix_of(alias: &TableReference) -> Option<&'static str> {
+/// Returns how a name begins that DataFusion has given to a subquery, and no statement to a query.
+fn prefix_of(alias: &TableReference, names: &StatementNames) -> Option<&'static str> {
     let TableReference::Bare { table } = alias else { return None };
+    if names.has(table) {
+        return None;
+    }
     let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|digit| digit.is_ascii_digit());
     TAKEN_APART.into_iter().find(|prefix| table.strip_prefix(prefix).is_some_and(is_number))
 }
@@ -206,9 +209,9 @@ fn prefix_of(alias: &TableReference) -> Option<&'static str> {
 /// ```text
 /// LeftSemi Join: t.k = __correlated_sq_7.k  ->  LeftSemi Join: t.k = __correlated_sq_1.k
 /// ```
-fn numbered_anew(query: &LogicalPlan) -> Result<LogicalPlan> {
+fn numbered_anew(query: &LogicalPlan, names: &StatementNames) -> Result<LogicalPlan> {
     let is_taken_apart =
-        |node: &LogicalPlan| matches!(node, LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias).is_some());
+        |node: &LogicalPlan| matches!(node, LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias, names).is_some());
     let mut has_some = false;
     query.apply_with_subqueries(|node| {
         has_some |= is_taken_apart(node);
@@ -217,20 +220,20 @@ fn numbered_anew(query: &LogicalPlan) -> Result<LogicalPlan> {
     if !has_some {
         return Ok(query.clone());
     }
-    let mut names: HashMap<TableReference, TableReference> = HashMap::new();
+    let mut given: HashMap<TableReference, TableReference> = HashMap::new();
     let renamed = query.clone().transform_up_with_subqueries(|node| {
         if let LogicalPlan::SubqueryAlias(alias) = &node
-            && let Some(prefix) = prefix_of(&alias.alias)
+            && let Some(prefix) = prefix_of(&alias.alias, names)
         {
-            let number = names.len() + 1;
-            let name = names.entry(alias.alias.clone()).or_insert_with(|| TableReference::bare(format!("{prefix}{number}")));
+            let number = given.len() + 1;
+            let name = given.entry(alias.alias.clone()).or_insert_with(|| TableReference::bare(format!("{prefix}{number}")));
             let alias = SubqueryAlias::try_new(Arc::clone(&alias.input), name.clone())?;
             return Ok(Transformed::yes(LogicalPlan::SubqueryAlias(alias)));
         }
         let node = node.map_expressions(|expr| {
             expr.transform(|part| match part {
-                Expr::Column(Column { relation: Some(relation), name, spans }) if names.contains_key(&relation) => {
-                    let relation = names.get(&relation).cloned();
+                Expr::Column(Column { relation: Some(relation), name, spans }) if given.contains_key(&relation) => {
+                    let relation = given.get(&relation).cloned();
                     Ok(Transformed::yes(Expr::Column(Column { relation, name, spans })))
                 }
                 part => Ok(Transformed::no(part)),

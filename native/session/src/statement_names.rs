@@ -85,6 +85,11 @@ impl StatementNames {
         }
     }
 
+    /// Returns whether a statement has a query of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.uses.contains_key(name)
+    }
+
     /// Returns which of the queries around it has a CTE of this name in its own `WITH`; none for one of a whole statement.
     pub fn definer<'e>(&self, name: &str, enclosing: &'e [TableReference]) -> Option<&'e TableReference> {
         let definers = self.definers.get(name)?;

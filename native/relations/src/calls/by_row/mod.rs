@@ -1,6 +1,7 @@
 //! Calls by columns of relations that scalar subqueries in them read.
 
 mod row_gradient;
+mod value_sources;
 mod variables;
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::is_float;
 
+use super::value_sources::computes_value_from;
 use crate::shared_relation::SharedRelation;
 use crate::vjp::{Reference, Residuals, RowCotangents, RowVariable, Segment, Sweeping, gradients};
 use crate::vocabulary::decorrelated::{decorrelated_beside, queries_read};
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::identity::{Relation, is_same};
+use crate::vocabulary::identity::Relation;
 use crate::vocabulary::items::computed_beside;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::any_node;
@@ -172,15 +173,8 @@ fn check_is_apart(variable: &Column, source: &Source, queries: &[&LogicalPlan]) 
 /// SELECT grad((SELECT SUM(g) FROM g), w) FROM p
 /// ```
 fn check_is_not_below(variable: &Column, source: &Source, queries: &[&LogicalPlan]) -> Result<()> {
-    // What a derivative in them has gone through is behind the relations that it has added.
-    let is_behind = |node: &LogicalPlan| match SharedRelation::scanned_by(node) {
-        Some(added) => SharedRelation::any_node_in(added.plan(), &|node| is_same(node, &source.origin)),
-        None => Ok(false),
-    };
     let is_below = |node: &LogicalPlan| match SharedRelation::scanned_by(node).filter(|rows| rows.is_numbered()) {
-        Some(rows) => {
-            Ok(computes_from(rows.plan(), &source.origin, source.position)? || any_node(rows.plan(), is_behind)?)
-        }
+        Some(rows) => computes_value_from(rows.plan(), source),
         None => Ok(false),
     };
     for query in queries {
