@@ -87,7 +87,7 @@ impl Cell {
         let is_only = found.len() == 1;
         for (cell, numbered) in found {
             for query in swept.clone() {
-                if query.has_gone_through(&cell, plan)? {
+                if query.has_gone_through((&cell.origin, cell.position), plan)? {
                     return plan_err!(
                         "{variable} is computed from rows by which a gradient is, so that its cells are cells of that gradient too{}",
                         advice(variable)

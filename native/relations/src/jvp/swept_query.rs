@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use super::shared_tangents::Cell;
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::identity::{Occurrence, occurrences};
 use crate::vocabulary::names::is_added;
@@ -22,11 +21,11 @@ pub struct SweptQuery {
 }
 
 impl SweptQuery {
-    /// Returns whether the gradient has gone through what computes a cell, which is in it no longer, and a plan has the gradient.
-    pub fn has_gone_through(&self, cell: &Cell, plan: &LogicalPlan) -> Result<bool> {
-        let leaves = leaves_behind(&cell.origin)?;
+    /// Returns whether the gradient has gone through what computes a column of a node, which is in it no longer, and a plan has the gradient.
+    pub fn has_gone_through(&self, (origin, position): (&LogicalPlan, usize), plan: &LogicalPlan) -> Result<bool> {
+        let leaves = leaves_behind(origin)?;
         let computes = |node: &LogicalPlan| {
-            computes_column(node, &cell.origin, cell.position)
+            computes_column(node, origin, position)
                 // Where nobody can tell, it may.
                 && self.rows.is_read_by(node).unwrap_or(true)
                 && leaves_behind(node).map_or(true, |behind| behind == leaves)
