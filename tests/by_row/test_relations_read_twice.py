@@ -170,3 +170,32 @@ def test_a_gradient_through_the_rows_by_which_it_is_differentiated(ctx: SessionC
 def test_iterations_beside_a_variable_of_several_rows(ctx: SessionContext, w: str, query: str, message: str) -> None:
     with pytest.raises(Exception, match=message):
         ctx.sql(f"WITH p AS (SELECT k, {w} AS w FROM t), {STEPS} {query}").collect()
+
+
+@pytest.mark.parametrize("contractions", ["true", "false"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        """, q AS (SELECT 0 AS s, k, w AS v FROM p UNION ALL SELECT s + 1, k, v * e FROM q CROSS JOIN one WHERE s < 1)
+        SELECT q.k, grad(q.v, one.e) AS d FROM q CROSS JOIN one WHERE s = 1""",
+        """, q AS (SELECT 0 AS s, k, w * e AS v FROM p CROSS JOIN one
+            UNION ALL SELECT s + 1, k, v * 1 FROM q WHERE s < 1)
+        SELECT q.k, grad(q.v, one.e) AS d FROM q CROSS JOIN one WHERE s = 1""",
+        """, q AS (SELECT k, w * e AS v FROM p CROSS JOIN one)
+        SELECT k, grad(y, e) AS d FROM (SELECT q.k, q.v AS y, e FROM q CROSS JOIN one) AS o""",
+    ],
+)
+def test_a_gradient_beside_another_reference(ctx: SessionContext, contractions: str, query: str) -> None:
+    """The gradient moves with the cell, the other reference does not: neither is the derivative that is meant."""
+    ctx.sql(f"SET xql.contractions = {contractions}")
+    with pytest.raises(Exception, match="is a variable of its own"):
+        ctx.sql(f"WITH RECURSIVE p AS (SELECT k, {SQUARES} AS w FROM t) {query}").collect()
+
+
+def test_a_gradient_of_chosen_rows_is_differentiated() -> None:
+    """By the rows of a CTE with an uncorrelated subquery: 2 * 3 v^2 * 6 v."""
+    ctx = session({"t": {"k": [1, 2], "x": [1.0, 3.0]}, "u": {"z": [10.0]}})
+    query = """WITH q AS (SELECT k, x * x AS v FROM t WHERE x < (SELECT MAX(z) FROM u)),
+        s AS (SELECT grad((SELECT SUM(v * v * v) FROM q), v) AS g FROM q)
+    SELECT k, grad((SELECT SUM(g * g) FROM s), v) AS d FROM q ORDER BY k"""
+    np.testing.assert_allclose(ctx.sql(query).to_pydict()["d"], [36.0, 26244.0], rtol=1e-12)

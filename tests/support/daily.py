@@ -117,6 +117,7 @@ PARTS_ON_STOCK: Sequence[Part] = (
     Part(r"by_row/test_checkpoints\.py::test_random_recursive_plans", _NONE, _AT_RANDOM),
     Part(r"by_row/test_contractions\.py::test_gradients_are_those_of_joins", 24, _SAMPLED),
     Part(r"by_row/test_interactions_named\.py::test_against_differences", 24, _SAMPLED),
+    Part(r"by_row/test_(relations_read_twice|which_relation)\.py", 1, "what is one relation depends on the session"),
     Part(r"by_row/", 4, _SAMPLED),
     Part(r"relations/", 4, _SAMPLED),
     Part(r"load/test_cancelled\.py", 1, "a session that ends in the middle"),

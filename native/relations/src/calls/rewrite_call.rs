@@ -31,7 +31,7 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
     let arguments = call.derivative.arguments(&tangents)?;
     check_subqueries(&call, inputs, context)?;
     if along.is_none() {
-        check_references(&call, &tangents, inputs, context)?;
+        check_references(&call, &tangents, (inputs, by_row), context)?;
     }
     if !by_row {
         check_branches(&call, inputs, &entered, context)?;

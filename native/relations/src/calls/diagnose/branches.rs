@@ -40,7 +40,7 @@ pub fn check_branches(call: &Call, inputs: &Inputs, entered: &[LogicalPlan], con
                 if references.reach(*variable)? {
                     continue;
                 }
-                references.check(*variable).map_err(|error| {
+                references.check(*variable, false).map_err(|error| {
                     let error = Refused::Variable.mark(error);
                     plan_datafusion_err!("in branch {position} of a UNION ALL: {}", error_text(error))
                 })?;

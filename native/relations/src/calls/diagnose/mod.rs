@@ -27,18 +27,25 @@ pub use branches::check_branches;
 pub use rounded::{check_rounded, is_rounded_in};
 pub use subqueries::check_subqueries;
 
-/// Refuses a variable that the function does not depend on, if it depends on another reference to the same column.
-pub fn check_references(call: &Call, tangents: &[TangentsOf], inputs: &Inputs, context: &Context) -> Result<()> {
-    let mut independent = vec![];
+/// Refuses a variable that the function does not depend on, or by gradients by row alone, if it depends on another reference to the same
+/// column. `by_row` says whether the function reads queries by whose rows the derivative is.
+pub fn check_references(
+    call: &Call,
+    tangents: &[TangentsOf],
+    (inputs, by_row): (&Inputs, bool),
+    context: &Context,
+) -> Result<()> {
     for (number, (variable, tangents)) in call.variables.iter().zip(tangents).enumerate() {
-        if tangents.is_empty() && !call.function().exists(|part| Ok(variable.is(part, inputs)))? {
-            independent.push(number);
+        let of_gradients = !tangents.is_empty();
+        if of_gradients && (by_row || context.swept.is_empty())
+            || call.function().exists(|part| Ok(variable.is(part, inputs)))?
+        {
+            continue;
+        }
+        let references = References::of(call, &inputs.before, context)?;
+        if !(of_gradients && references.reach(number)?) {
+            references.check(number, of_gradients).map_err(|error| Refused::Variable.mark(error))?;
         }
     }
-    if independent.is_empty() {
-        return Ok(());
-    }
-    let references = References::of(call, &inputs.before, context)?;
-    let mut checked = independent.into_iter().map(|variable| references.check(variable));
-    checked.try_for_each(|checked| checked.map_err(|error| Refused::Variable.mark(error)))
+    Ok(())
 }

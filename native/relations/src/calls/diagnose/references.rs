@@ -12,6 +12,7 @@ use crate::calls::context::Context;
 use crate::calls::derivative::Term;
 use crate::calls::resolve::Owner;
 use crate::vocabulary::identity::is_same;
+use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::has_one_row_at_most;
 
 /// A column that a call names, and where it originates.
@@ -30,6 +31,8 @@ pub struct References<'p> {
     ends: BTreeSet<Position>,
     derivatives: Derivatives<'p>,
     iterated: &'p [LogicalPlan],
+    /// The names of columns that have been added.
+    names: &'p Names,
 }
 
 impl<'p> References<'p> {
@@ -46,14 +49,22 @@ impl<'p> References<'p> {
         }
         let ends = named.iter().flat_map(|column| column.origins.keys().cloned()).collect();
         let derivatives = Derivatives { recognize: context.recognize, jvp: call.jvp };
-        Ok(Self { call, here: Scope::here(plans), named, ends, derivatives, iterated: &context.iterated })
+        Ok(Self {
+            call,
+            here: Scope::here(plans),
+            named,
+            ends,
+            derivatives,
+            iterated: &context.iterated,
+            names: &context.names,
+        })
     }
 
     /// Returns whether the function is computed from a variable of the call.
     pub fn reach(&self, variable: usize) -> Result<bool> {
         let Some(Named { origins, .. }) = self.named.get(variable) else { return Ok(false) };
         for part in parts_read(self.call.function(), self.derivatives)? {
-            let (sources, ..) = self.sources(part, variable)?;
+            let (sources, ..) = self.sources(part, variable, None)?;
             if sources.reached.iter().any(|position| origins.contains_key(position)) {
                 return Ok(true);
             }
@@ -63,10 +74,12 @@ impl<'p> References<'p> {
 
     /// Returns the error if the function, which does not vary with a variable of the call, is computed from another reference to it,
     /// and not by way of the other variables.
-    pub fn check(&self, variable: usize) -> Result<()> {
+    ///
+    /// A function `of_gradients` varies with it by what gradients by row have computed, for which all references are one.
+    pub fn check(&self, variable: usize, of_gradients: bool) -> Result<()> {
         let Some(Named { column: named, origins, .. }) = self.named.get(variable) else { return Ok(()) };
         for part in parts_read(self.call.function(), self.derivatives)? {
-            let (sources, part, scope) = self.sources(part, variable)?;
+            let (sources, part, scope) = self.sources(part, variable, of_gradients.then_some(self.names))?;
             let is_other = |position: &Position, node: &LogicalPlan| {
                 origins
                     .iter()
@@ -116,13 +129,19 @@ impl<'p> References<'p> {
     }
 
     /// Returns where a part of the function originates, the part as a column of inputs, and these inputs.
-    fn sources(&self, part: Expr, variable: usize) -> Result<(Sources<'_>, Expr, &Scope<'p>)> {
+    fn sources<'s>(
+        &'s self,
+        part: Expr,
+        variable: usize,
+        added: Option<&'s Names>,
+    ) -> Result<(Sources<'s>, Expr, &'s Scope<'p>)> {
         let queries = self.iterated.iter().enumerate();
         let mut sources = Sources {
             found: BTreeMap::new(),
             ends: &self.ends,
             reached: BTreeSet::new(),
             through: Some(self.derivatives),
+            added,
             iterated: queries.map(|(number, query)| (query.clone(), vec![Step::RecursiveQuery(number)])).collect(),
         };
         let (part, scope) = match part {

@@ -10,6 +10,7 @@ use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::aggregate_rules::arguments;
+use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::computed;
 use crate::vocabulary::operators::Recognize;
 use crate::vocabulary::origin::{Origin, origin};
@@ -108,8 +109,14 @@ pub fn parts_read(expression: &Expr, derivatives: Derivatives) -> Result<Vec<Exp
 /// Returns where a column of the inputs originates.
 pub fn origins(column: &Column, scope: &Scope) -> Result<BTreeMap<Position, LogicalPlan>> {
     let ends = BTreeSet::new();
-    let mut sources =
-        Sources { found: BTreeMap::new(), ends: &ends, reached: BTreeSet::new(), through: None, iterated: vec![] };
+    let mut sources = Sources {
+        found: BTreeMap::new(),
+        ends: &ends,
+        reached: BTreeSet::new(),
+        through: None,
+        iterated: vec![],
+        added: None,
+    };
     for (number, input) in scope.inputs.iter().enumerate() {
         if let Some(index) = input.schema().maybe_index_of_column(column) {
             sources.column(input, Position::below(&scope.path, Step::Input(number), index))?;
@@ -130,6 +137,8 @@ pub struct Sources<'e> {
     pub through: Option<Derivatives<'e>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last, and the paths to them.
     pub iterated: Vec<(LogicalPlan, Vec<Step>)>,
+    /// The names of columns that have been added, if what these are computed from is left out.
+    pub added: Option<&'e Names>,
 }
 
 impl Sources<'_> {
@@ -142,6 +151,7 @@ impl Sources<'_> {
                     let step = Step::Subquery(self.found.len());
                     self.column(&subquery.subquery, Position::below(path, step, 0))?;
                 }
+                Expr::Column(column) if self.added.is_some_and(|names| names.has_given(&column.name)) => {}
                 Expr::Column(column) => {
                     for (number, input) in inputs.iter().enumerate() {
                         if let Some(index) = input.schema().maybe_index_of_column(&column) {

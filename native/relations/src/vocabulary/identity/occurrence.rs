@@ -23,12 +23,13 @@ pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     is_copy(a, b) || is_equal(a, b) && occurrences(a) == occurrences(b)
 }
 
-/// Returns whether two nodes are copies of one, of which one reads CTEs that are written out in the other.
+/// Returns whether two nodes are copies of one, of which one reads CTEs that are written out in the other. Copies may share their schema, as
+/// a leaf does ([`Occurrence`]); those that were planned again say the same.
 fn is_copy(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     discriminant(a) == discriminant(b)
         && a.expressions() == b.expressions()
         && (reads_common(a) || reads_common(b))
-        && is_written_alike(a, b)
+        && (Arc::ptr_eq(a.schema(), b.schema()) || is_written_alike(a, b))
 }
 
 /// Returns whether two nodes are the same once the CTEs and views that they scan are written out.
