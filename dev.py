@@ -220,6 +220,8 @@ def scale_out(arguments: list[str]) -> None:
     run(*pip, *(f"--group={group}" for group in groups), UV_CONSTRAINT="")
     run(*pip, "--no-deps", "--reinstall", *(BUILD / "quick").iterdir())
     develop(VIRTUAL_ENV=str(folder))
+    if "ballista" in arguments and not (BUILD / "ballista" / "bin" / "ballista-executor").exists():
+        run("cargo", "install", "ballista-executor", "--version=54.1.0", "--locked", f"--root={BUILD / 'ballista'}")
     if "distributed" in arguments:
         manifest = ROOT / "examples" / "distributed" / "Cargo.toml"
         run(

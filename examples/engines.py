@@ -29,7 +29,7 @@ import xql_ffi
 
 Process = subprocess.Popen[bytes]
 # Stands for the port in the command of a program.
-PORT = "PORT"
+PORT = "{port}"
 
 
 class Engine(Protocol):
@@ -107,7 +107,8 @@ def sail(workers: int, _: Path) -> Iterator[Engine]:
 # Ballista
 # --------------------------------------------------------------------------------------------------------------------
 
-# The processes of a cluster: what `ballista-scheduler` and `ballista-executor` are, from the Python package.
+# The scheduler of the Python package. Its executors have one port in common, so that they are those of the crate,
+# which `dev.py scale-out --engine ballista` installs.
 SCHEDULER = """
 from ballista import BallistaScheduler
 import sys
@@ -115,13 +116,7 @@ scheduler = BallistaScheduler("127.0.0.1", int(sys.argv[1]))
 scheduler.start()
 scheduler.wait_for_termination()
 """
-EXECUTOR = """
-from ballista import BallistaExecutor
-import sys
-executor = BallistaExecutor(int(sys.argv[1]), "127.0.0.1", "127.0.0.1", int(sys.argv[2]), concurrent_tasks=1)
-executor.start()
-executor.wait_for_termination()
-"""
+EXECUTOR = Path(__file__).parents[1] / "build" / "ballista" / "bin" / "ballista-executor"
 # The relations of a gradient by row are computed once by a node that other processes do not know.
 PLAIN = "SET xql.share_relations = false"
 
@@ -159,9 +154,15 @@ class _Ballista:
 def ballista(workers: int, folder: Path) -> Iterator[Engine]:
     """A session with a scheduler and so many executors on this machine. Small tables are files in a folder for them."""
     with _processes() as start:
-        python = [sys.executable, "-c"]
-        port, _ = start([*python, SCHEDULER, PORT])
-        executors = [start([*python, EXECUTOR, PORT, str(port)])[1] for _ in range(workers)]
+        port, _ = start([sys.executable, "-c", SCHEDULER, PORT])
+        command = [str(EXECUTOR), "--scheduler-host=127.0.0.1", f"--scheduler-port={port}", "--concurrent-tasks=1"]
+        command += ["--bind-host=127.0.0.1", f"--bind-port={PORT}"]
+        executors = []
+        for number in range(workers):
+            own = folder / f"executor-{number}"
+            own.mkdir()
+            _, executor = start([*command, f"--bind-grpc-port={_free_port()}", f"--work-dir={own}"])
+            executors.append(executor)
         yield _Ballista(f"df://127.0.0.1:{port}", executors, folder)
 
 
@@ -242,7 +243,7 @@ def _processes() -> Iterator[Callable[[list[str]], tuple[int, Process]]]:
 
     def start(command: list[str]) -> tuple[int, Process]:
         port = _free_port()
-        command = [str(port) if part == PORT else part for part in command]
+        command = [part.replace(PORT, str(port)) for part in command]
         # The module of `datafusion` in them is that of PyPI.
         process = subprocess.Popen(command, env={**os.environ, "XQL_FFI_ENGINE": "0"})
         started.append(process)
