@@ -2,9 +2,9 @@
 """Sets up a checkout of xql-ffi and runs its jobs.
 
     python3 dev.py example [ARGUMENTS]   build, install and run examples/era5_sensitivity.py
-    python3 dev.py scale-out [--engine sail|ballista|distributed] [ARGUMENTS]
+    python3 dev.py scale-out [--engine sail|ballista] [ARGUMENTS]
                                          the same for examples/scale_out.py, with Sail in an environment of its own;
-                                         the other engines are compiled for it
+                                         Ballista is compiled for it
     python3 dev.py test [--all] [ARGUMENTS]
                                          build, install and run every check and the daily tests, or all tests;
                                          ARGUMENTS go to pytest on 54
@@ -222,16 +222,6 @@ def scale_out(arguments: list[str]) -> None:
     develop(VIRTUAL_ENV=str(folder))
     if "ballista" in arguments and not (BUILD / "ballista" / "bin" / "ballista-executor").exists():
         run("cargo", "install", "ballista-executor", "--version=54.1.0", "--locked", f"--root={BUILD / 'ballista'}")
-    if "distributed" in arguments:
-        manifest = ROOT / "examples" / "distributed" / "Cargo.toml"
-        run(
-            "cargo",
-            "build",
-            "--release",
-            "--locked",
-            f"--manifest-path={manifest}",
-            f"--target-dir={BUILD / 'distributed'}",
-        )
     run(python, "examples/scale_out.py", *arguments)
 
 
@@ -401,7 +391,6 @@ def steps(arguments: list[str], counted: Callable[..., None], *, everything: boo
     return {
         "rustfmt": partial(run, "cargo", "fmt", "--all", "--check", cwd=NATIVE),
         "rustfmt, 55": partial(run, "cargo", "fmt", "--all", "--check", cwd=stock),
-        "rustfmt, examples": partial(run, "cargo", "fmt", "--check", cwd=ROOT / "examples" / "distributed"),
         "ruff": partial(run, "ruff", "check"),
         "ruff format": partial(run, "ruff", "format", "--check"),
         "build": build,

@@ -2,7 +2,7 @@
 
     python3 dev.py scale-out --help                      makes the environment, which is build/scale-out
     build/scale-out/bin/python bench/workers.py [--rows 100000 1000000] [--workers 1 2 4] [--rounds 3] [--folder FOLDER]
-                                                [--of sail ballista distributed]
+                                                [--of sail ballista]
 
 The statements are one step of the calibration, a scan and an aggregate with the derivatives by four parameters, and
 the gradient by row, by a temperature for each of 122 cells. They are run by
@@ -10,7 +10,7 @@ the gradient by row, by a temperature for each of 122 cells. They are run by
 - the engine, in this process;
 - the text of ``expand_sql``, on the module of ``datafusion`` from PyPI;
 - the same text in Spark's SQL, on Sail with so many workers on this machine, with the client in the same process;
-- Ballista with so many executors, and datafusion-distributed with so many workers, each a process.
+- Ballista with so many executors, each a process.
 
 Each is a process of its own. The figures are those of the fastest round: seconds on the clock, and seconds of processor
 time of the whole process with what it has started. All answers have to agree to 1e-9. The data are random, 16 Parquet

@@ -3,8 +3,6 @@
 - `sail`: the workers of Sail, which reads Spark's SQL. A statement is sent as text, which ``expand_sql`` has written.
 - `ballista`: a scheduler and executors of Ballista, each a process of its own. The session is one of this process, with
   the operators registered. It plans a statement as any other and sends the optimized plan, which has no derivative.
-- `distributed`: workers of datafusion-distributed, each a process of its own. The session is one in Rust, with the
-  operators registered (`distributed/`), which cuts its physical plan into stages and sends these.
 
 Each is a context: the workers are there as long as the block.
 """
@@ -46,10 +44,6 @@ class Engine(Protocol):
 
     def kill_worker(self) -> None:
         """Ends one of the workers at once, as a machine does that fails."""
-
-
-# Where `dev.py scale-out --engine distributed` compiles the programs in `distributed/`.
-PROGRAMS = Path(__file__).parents[1] / "build" / "distributed" / "release"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -164,54 +158,6 @@ def ballista(workers: int, folder: Path) -> Iterator[Engine]:
             _, executor = start([*command, f"--bind-grpc-port={_free_port()}", f"--work-dir={own}"])
             executors.append(executor)
         yield _Ballista(f"df://127.0.0.1:{port}", executors, folder)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# datafusion-distributed
-# --------------------------------------------------------------------------------------------------------------------
-
-
-class _Distributed:
-    def __init__(self, client: subprocess.Popen[str], workers: list[Process], folder: Path) -> None:
-        self._client, self._workers, self._folder = client, workers, folder
-
-    def _do(self, *parts: str) -> None:
-        """Has the client do something."""
-        assert self._client.stdin
-        assert self._client.stdout
-        self._client.stdin.write("\t".join(" ".join(part.split()) for part in parts) + "\n")
-        self._client.stdin.flush()
-        answer = self._client.stdout.readline().strip()
-        if answer != "ok":
-            raise RuntimeError(answer or "the client has ended")
-
-    def read(self, name: str, folder: Path) -> None:
-        self._do("table", name, f"{folder}/")
-
-    def send(self, name: str, table: pa.Table) -> None:
-        path = self._folder / f"{name}.parquet"
-        pq.write_table(table, path)
-        self._do("table", name, str(path))
-
-    def run(self, statement: str) -> pa.Table:
-        path = self._folder / "rows.arrow"
-        self._do("query", str(path), statement)
-        with pa.ipc.open_file(path) as file:
-            return file.read_all()
-
-    def kill_worker(self) -> None:
-        self._workers.pop().kill()
-
-
-@contextmanager
-def distributed(workers: int, folder: Path) -> Iterator[Engine]:
-    """A session with so many workers on this machine. Small tables are files in a folder for them."""
-    with _processes() as start:
-        started = [start([str(PROGRAMS / "worker"), PORT]) for _ in range(workers)]
-        command = [str(PROGRAMS / "client"), *(str(port) for port, _ in started)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
-            yield _Distributed(client, [process for _, process in started], folder)
-            client.stdin.close()  # type: ignore[union-attr]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -2,13 +2,12 @@
 
     python examples/scale_out.py [--engine sail] [--workers N] [--rows ROWS] [--steps STEPS]
     python examples/scale_out.py --engine ballista [--kill STEP]
-    python examples/scale_out.py --engine distributed [--kill STEP]
 
-The workers are those of Sail, which get text, or of Ballista or datafusion-distributed, which get plans (`engines.py`):
-neither has a derivative in it. The observations of the main example become a partitioned Parquet dataset, which the
-workers read, and this process too, for the same answers on a single machine:
+The workers are those of Sail, which get text, or of Ballista, which get plans (`engines.py`): neither has a derivative
+in it. The observations of the main example become a partitioned Parquet dataset, which the workers read, and this
+process too, for the same answers on a single machine:
 
-1. Calibration. On a single machine it is one recursive query. None of the engines has these, so that a step is one
+1. Calibration. On a single machine it is one recursive query. Neither engine has these, so that a step is one
    statement here, and the loop is this script's: it sends the parameters of each step as a table of one row.
 2. A gradient by row. The model is a temperature for each level and latitude, the rows of a table, and
    ``grad((SELECT ...), temperature)`` is the derivative of the loss over all observations by each of them.
@@ -33,14 +32,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from datafusion import SessionContext
-from engines import Engine, ballista, distributed, sail
+from engines import Engine, ballista, sail
 from era5_sensitivity import CALIBRATION, FEATURES, LEARNING_RATE, LOSS, PARAMETERS, STEPS, connect, open_era5
 from tqdm.auto import tqdm
 
 import xql_ffi
 
 TOLERANCE = 1e-9
-ENGINES = {"sail": sail, "ballista": ballista, "distributed": distributed}
+ENGINES = {"sail": sail, "ballista": ballista}
 
 # One step of gradient descent, as in the recursive term of the main example.
 STEP = f"""

@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--scale-out",
         action="append",
-        choices=("sail", "ballista", "distributed"),
+        choices=("sail", "ballista"),
         default=[],
         help="run what needs this engine, in an environment of a gigabyte, build/scale-out; can be given several times",
     )

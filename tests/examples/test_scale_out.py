@@ -17,7 +17,7 @@ def run(config: pytest.Config, engine: str, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("engine", ["sail", "ballista", "distributed"])
+@pytest.mark.parametrize("engine", ["sail", "ballista"])
 def test_the_workers_give_what_one_machine_gives(request: pytest.FixtureRequest, engine: str) -> None:
     printed = run(request.config, engine, "--workers", "2")
     assert sum(line.startswith("  step ") for line in printed.splitlines()) == 4
