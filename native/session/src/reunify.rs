@@ -167,7 +167,9 @@ impl Reunifier<'_> {
                 }
                 Err(_) => Transformed::no(LogicalPlan::TableScan(scan)),
             }),
-            LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias, self.names).is_none() => self.query(alias, enclosing),
+            LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias, self.names).is_none() => {
+                self.query(alias, enclosing)
+            }
             LogicalPlan::RecursiveQuery(query) => unify_work_tables(query),
             node => Ok(Transformed::no(node)),
         })
@@ -210,8 +212,7 @@ fn prefix_of(alias: &TableReference, names: &StatementNames) -> Option<&'static 
 /// LeftSemi Join: t.k = __correlated_sq_7.k  ->  LeftSemi Join: t.k = __correlated_sq_1.k
 /// ```
 fn numbered_anew(query: &LogicalPlan, names: &StatementNames) -> Result<LogicalPlan> {
-    let is_taken_apart =
-        |node: &LogicalPlan| matches!(node, LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias, names).is_some());
+    let is_taken_apart = |node: &LogicalPlan| matches!(node, LogicalPlan::SubqueryAlias(alias) if prefix_of(&alias.alias, names).is_some());
     let mut has_some = false;
     query.apply_with_subqueries(|node| {
         has_some |= is_taken_apart(node);
@@ -226,7 +227,8 @@ fn numbered_anew(query: &LogicalPlan, names: &StatementNames) -> Result<LogicalP
             && let Some(prefix) = prefix_of(&alias.alias, names)
         {
             let number = given.len() + 1;
-            let name = given.entry(alias.alias.clone()).or_insert_with(|| TableReference::bare(format!("{prefix}{number}")));
+            let name =
+                given.entry(alias.alias.clone()).or_insert_with(|| TableReference::bare(format!("{prefix}{number}")));
             let alias = SubqueryAlias::try_new(Arc::clone(&alias.input), name.clone())?;
             return Ok(Transformed::yes(LogicalPlan::SubqueryAlias(alias)));
         }
