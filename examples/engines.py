@@ -191,7 +191,7 @@ def _processes() -> Iterator[Callable[[list[str]], tuple[int, Process]]]:
         port = _free_port()
         command = [part.replace(PORT, str(port)) for part in command]
         # The module of `datafusion` in them is that of PyPI.
-        process = subprocess.Popen(command, env={**os.environ, "XQL_FFI_ENGINE": "0"})
+        process = subprocess.Popen(command, env={"RUST_LOG": "error", **os.environ, "XQL_FFI_ENGINE": "0"})
         started.append(process)
         _wait_for(port, process)
         return port, process

@@ -28,7 +28,6 @@ TUTORIAL, NOTEBOOK = DOCS / "tutorial.md", ROOT / "examples" / "tutorial.ipynb"
 NOT_RUN = {
     # sql
     "UNION ALL\n(WITH loss AS (... FROM state ...)": "a part of a statement, which docs/digits.md has in full",
-    "SET xql.share_relations": "native/relations/tests/relations/sent.rs sets it",
     "SET xql.contractions": "tests/by_row/test_contractions.py sets it",
     "SELECT x.sample, w.out, SUM(x.val * w.val)": "a part of statements on docs/by-row.md",
     "SET xql.checkpoints": "tests/by_row/test_checkpoints.py sets it",
@@ -38,6 +37,7 @@ NOT_RUN = {
     "CREATE EXTERNAL TABLE steps": "tests/examples/test_training_page.py runs it",
     "SET datafusion.execution.minimum_parallel_output_files": "tests/examples/test_training_page.py sets it",
     # python
+    "from ballista import": "in short what tests/examples/test_scale_out.py runs",
     "from pysail.spark import": "in short what tests/examples/test_scale_out.py runs",
     "for arrived in ctx.sql(training(200)).execute_stream()": "tests/examples/test_digits.py reads the stream",
     "import torch": "tests/python/test_objective.py runs it where torch is installed",
