@@ -26,7 +26,9 @@ use crate::shared_relation::{SharedRelation, common_inlined};
 use crate::version::recursive_query;
 use crate::vjp::Sweeping;
 use crate::vocabulary::names::{Names, restore};
-use crate::vocabulary::nodes::{any_node, has_subquery, non_query_nodes, with_expressions};
+use crate::vocabulary::nodes::{
+    any_node, has_subquery, non_query_nodes, with_expressions, with_inputs, without_inputs,
+};
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
 
 /// Replaces the calls in a plan, those of inner queries first.
@@ -355,21 +357,4 @@ impl Differentiation {
             Ok(replaced.map_or_else(|| Transformed::no(part), Transformed::yes))
         })
     }
-}
-
-/// Returns a node and its inputs, in the places of which there is nothing.
-fn without_inputs(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<LogicalPlan>)> {
-    let mut inputs = vec![];
-    let plan = plan.map_children(|input| {
-        inputs.push(input);
-        Ok(Transformed::yes(LogicalPlan::default()))
-    })?;
-    Ok((plan.data, inputs))
-}
-
-/// Returns a node with these inputs in the places of its own.
-fn with_inputs(plan: LogicalPlan, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
-    let mut inputs = inputs.into_iter();
-    let plan = plan.map_children(|place| Ok(inputs.next().map_or_else(|| Transformed::no(place), Transformed::yes)))?;
-    Ok(plan.data)
 }

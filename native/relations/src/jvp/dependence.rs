@@ -1,6 +1,6 @@
 //! Which columns of a plan vary with one of them, where all rows of that move together.
 
-use datafusion_common::{Column, DFSchema, Result};
+use datafusion_common::{DFSchema, Result};
 use datafusion_expr::{Expr, LogicalPlan, RecursiveQuery, TableScan};
 use std::collections::BTreeSet;
 use xql_autodiff::vocabulary::types::can_vary;
@@ -9,7 +9,7 @@ use super::direction::{Direction, Variable};
 use super::propagate::{is_by_row, is_constant_beside};
 use super::recursive_query::check_passed_on;
 use crate::aggregate_rules::{self, arguments};
-use crate::plan::over_input::over_input;
+use crate::plan::over_input::computed_over_input;
 use crate::shared_relation::SharedRelation;
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
@@ -105,7 +105,7 @@ impl Dependence<'_> {
         source: Option<usize>,
         wanted: &BTreeSet<usize>,
     ) -> Result<BTreeSet<usize>> {
-        let exprs = computed(plan, number)?;
+        let exprs = computed_over_input(plan, number)?;
         let exprs = || wanted.iter().filter_map(|index| Some((*index, exprs.get(*index)?.as_ref()?)));
         let seen = source.map_or(Variable::Outer, Variable::Column);
         let needs = self.direction.needs(input.schema(), seen, exprs().flat_map(|(_, expr)| arguments(expr)))?;
@@ -169,24 +169,6 @@ impl Dependence<'_> {
             (asked, varying) = (needed, vary);
         }
     }
-}
-
-/// Returns what computes the columns of a node over an input of it, those of lists and structs and window functions included.
-fn computed(plan: &LogicalPlan, input: usize) -> Result<Vec<Option<Expr>>> {
-    let mut computed = over_input(plan, input)?;
-    match plan {
-        LogicalPlan::Window(window) => {
-            computed.truncate(computed.len() - window.window_expr.len());
-            computed.extend(window.window_expr.iter().cloned().map(Some));
-        }
-        LogicalPlan::Unnest(unnest) => {
-            let below = unnest.dependency_indices.iter();
-            let column = |index: &usize| Expr::Column(Column::from(unnest.input.schema().qualified_field(*index)));
-            computed = below.map(|index| Some(column(index))).collect();
-        }
-        _ => {}
-    }
-    Ok(computed)
 }
 
 #[cfg(test)]

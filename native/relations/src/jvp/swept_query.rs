@@ -1,8 +1,9 @@
 //! Queries that gradients by row have gone through.
 
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Column, Result};
 use datafusion_expr::{Expr, LogicalPlan};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -64,25 +65,12 @@ fn reads_added(expr: &Expr) -> bool {
 
 /// Returns the leaves of the statement that a plan is computed from, behind the shared relations that it scans.
 fn leaves_behind(plan: &LogicalPlan) -> Result<HashSet<Occurrence>> {
-    let (mut leaves, mut seen) = (HashSet::new(), HashSet::new());
-    add_leaves(plan, &mut leaves, &mut seen)?;
-    Ok(leaves)
-}
-
-#[recursive::recursive]
-fn add_leaves(
-    plan: &LogicalPlan,
-    leaves: &mut HashSet<Occurrence>,
-    seen: &mut HashSet<*const SharedRelation>,
-) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
-        match SharedRelation::scanned_by(node) {
-            Some(relation) if seen.insert(Arc::as_ptr(&relation)) => add_leaves(relation.plan(), leaves, seen)?,
-            Some(_) => {}
-            None if node.inputs().is_empty() => leaves.extend(occurrences(node)),
-            None => {}
+    let leaves = RefCell::new(HashSet::new());
+    SharedRelation::any_node_in(plan, &|node| {
+        if node.inputs().is_empty() && SharedRelation::scanned_by(node).is_none() {
+            leaves.borrow_mut().extend(occurrences(node));
         }
-        Ok(TreeNodeRecursion::Continue)
+        false
     })?;
-    Ok(())
+    Ok(leaves.into_inner())
 }

@@ -51,6 +51,24 @@ pub fn over_input(plan: &LogicalPlan, number: usize) -> Result<Vec<Option<Expr>>
     Ok(exprs.iter().map(|expr| Some(unaliased(expr).clone())).collect())
 }
 
+/// Returns what computes the columns of a node over an input of it, those of lists and structs and window functions included.
+pub fn computed_over_input(plan: &LogicalPlan, input: usize) -> Result<Vec<Option<Expr>>> {
+    let mut computed = over_input(plan, input)?;
+    match plan {
+        LogicalPlan::Window(window) => {
+            computed.truncate(computed.len() - window.window_expr.len());
+            computed.extend(window.window_expr.iter().cloned().map(Some));
+        }
+        LogicalPlan::Unnest(unnest) => {
+            let below = unnest.dependency_indices.iter();
+            let column = |index: &usize| Expr::Column(Column::from(unnest.input.schema().qualified_field(*index)));
+            computed = below.map(|index| Some(column(index))).collect();
+        }
+        _ => {}
+    }
+    Ok(computed)
+}
+
 /// Returns an expression over a node as one over its input, if it can be.
 pub fn substituted(expr: &Expr, plan: &LogicalPlan, exprs: &[Option<Expr>]) -> Result<Option<Expr>> {
     let mut known = true;

@@ -116,14 +116,37 @@ fn any_beside(
         if is(node)? {
             return Ok(true);
         }
-        match node {
-            LogicalPlan::TableScan(scan) => match scan.source.get_logical_plan() {
-                Some(Cow::Borrowed(common)) if seen.insert(common) => any_beside(common, seen, is),
-                _ => Ok(false),
-            },
+        match common_scanned_by(node) {
+            Some(common) if seen.insert(common) => any_beside(common, seen, is),
             _ => Ok(false),
         }
     })
+}
+
+/// Returns the CTE or view that a node scans.
+pub fn common_scanned_by(node: &LogicalPlan) -> Option<&LogicalPlan> {
+    let LogicalPlan::TableScan(scan) = node else { return None };
+    match scan.source.get_logical_plan() {
+        Some(Cow::Borrowed(common)) => Some(common),
+        _ => None,
+    }
+}
+
+/// Returns a node and its inputs, in the places of which there is nothing.
+pub fn without_inputs(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<LogicalPlan>)> {
+    let mut inputs = vec![];
+    let plan = plan.map_children(|input| {
+        inputs.push(input);
+        Ok(Transformed::yes(LogicalPlan::default()))
+    })?;
+    Ok((plan.data, inputs))
+}
+
+/// Returns a node with these inputs in the places of its own.
+pub fn with_inputs(plan: LogicalPlan, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
+    let mut inputs = inputs.into_iter();
+    let plan = plan.map_children(|place| Ok(inputs.next().map_or_else(|| Transformed::no(place), Transformed::yes)))?;
+    Ok(plan.data)
 }
 
 /// Returns whether a plan is known to have one row at most. DataFusion counts none for a SELECT without FROM, so that a union of several

@@ -6,7 +6,7 @@ use datafusion_expr::{Distinct, Expr, LogicalPlan};
 use xql_autodiff::vocabulary::columns::columns_followed;
 
 use super::identity::{Relation, is_same, is_unclear};
-use super::nodes::{any_node_behind, non_query_nodes};
+use super::nodes::{any_node_behind, common_scanned_by, non_query_nodes};
 use super::origin::{Origin, origin, passed_on};
 
 /// Where a column of a plan originates.
@@ -106,7 +106,7 @@ fn computing(node: &LogicalPlan) -> Option<Vec<&Expr>> {
         LogicalPlan::Aggregate(aggregate) => Some(aggregate.group_expr.iter().chain(&aggregate.aggr_expr).collect()),
         LogicalPlan::Window(window) => Some(window.window_expr.iter().collect()),
         // A CTE that several places read has more behind it.
-        LogicalPlan::TableScan(scan) if scan.source.get_logical_plan().is_some() => None,
+        LogicalPlan::TableScan(_) if common_scanned_by(node).is_some() => None,
         LogicalPlan::TableScan(_)
         | LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Filter(_)

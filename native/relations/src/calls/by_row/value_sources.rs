@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use xql_autodiff::vocabulary::columns::columns_followed;
 use xql_autodiff::vocabulary::types::is_float;
 
-use crate::plan::over_input::over_input;
+use crate::plan::over_input::computed_over_input;
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::source::{Source, sources_of};
@@ -48,35 +48,30 @@ impl Search<'_> {
         if let Some((relation, position)) = SharedRelation::column_scanned_by(plan, index) {
             return position.map_or(Ok(false), |position| self.finds(relation.plan(), position));
         }
-        match plan {
-            // Any column may go into any other, from one iteration to the next.
-            LogicalPlan::RecursiveQuery(_) | LogicalPlan::Unnest(_) | LogicalPlan::Extension(_) => {
-                for input in plan.inputs() {
-                    for below in 0..input.schema().fields().len() {
-                        if self.finds(input, below)? {
-                            return Ok(true);
-                        }
-                    }
-                }
-                Ok(false)
-            }
-            LogicalPlan::Window(window) if index >= window.input.schema().fields().len() => {
-                match window.window_expr.get(index - window.input.schema().fields().len()) {
-                    Some(expr) => self.finds_in(expr, &window.input),
-                    None => Ok(false),
-                }
-            }
-            _ => {
-                for (number, input) in plan.inputs().into_iter().enumerate() {
-                    if let Some(Some(expr)) = over_input(plan, number)?.get(index)
-                        && self.finds_in(expr, input)?
-                    {
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
+        for (number, input) in plan.inputs().into_iter().enumerate() {
+            let is_found = match plan {
+                // Any column may go into any other, from one iteration to the next.
+                LogicalPlan::RecursiveQuery(_) | LogicalPlan::Extension(_) => self.finds_any(input)?,
+                _ => match computed_over_input(plan, number)?.get(index) {
+                    Some(Some(expr)) => self.finds_in(expr, input)?,
+                    _ => false,
+                },
+            };
+            if is_found {
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+
+    /// Returns whether any column of a plan is computed from the source.
+    fn finds_any(&mut self, plan: &LogicalPlan) -> Result<bool> {
+        for index in 0..plan.schema().fields().len() {
+            if self.finds(plan, index)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns whether an expression over an input is computed from the source.

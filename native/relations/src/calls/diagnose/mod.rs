@@ -35,14 +35,19 @@ pub fn check_references(
     (inputs, by_row): (&Inputs, bool),
     context: &Context,
 ) -> Result<()> {
+    let mut suspects = vec![];
     for (number, (variable, tangents)) in call.variables.iter().zip(tangents).enumerate() {
         let of_gradients = !tangents.is_empty();
-        if of_gradients && (by_row || context.swept.is_empty())
-            || call.function().exists(|part| Ok(variable.is(part, inputs)))?
-        {
-            continue;
+        let is_known = of_gradients && (by_row || context.swept.is_empty());
+        if !is_known && !call.function().exists(|part| Ok(variable.is(part, inputs)))? {
+            suspects.push((number, of_gradients));
         }
-        let references = References::of(call, &inputs.before, context)?;
+    }
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    let references = References::of(call, &inputs.before, context)?;
+    for (number, of_gradients) in suspects {
         if !(of_gradients && references.reach(number)?) {
             references.check(number, of_gradients).map_err(|error| Refused::Variable.mark(error))?;
         }

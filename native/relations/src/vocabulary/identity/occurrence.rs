@@ -1,16 +1,15 @@
 //! Queries, which are known by where they were written.
 
 use datafusion_common::DFSchemaRef;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_expr::LogicalPlan;
-use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
 use super::plan_path::Place;
 use super::table::{Table, table_of};
-use crate::vocabulary::nodes::draws_itself;
+use crate::vocabulary::nodes::{common_scanned_by, draws_itself, without_inputs};
 
 /// Returns whether two nodes are one relation: the same table, whatever its name and alias, or one query that a name stands for.
 pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
@@ -35,53 +34,35 @@ fn is_copy(a: &LogicalPlan, b: &LogicalPlan) -> bool {
 /// Returns whether two nodes are the same once the CTEs and views that they scan are written out.
 #[recursive::recursive]
 fn is_written_alike(a: &LogicalPlan, b: &LogicalPlan) -> bool {
-    match (common_of(a), common_of(b)) {
+    match (common_scanned_by(a), common_scanned_by(b)) {
         (Some(one), Some(other)) if std::ptr::eq(one, other) => return a == b,
         (None, None) => {}
         (one, other) => return is_written_alike(one.unwrap_or(a), other.unwrap_or(b)),
     }
-    let (inputs, others) = (inputs_and_subqueries(a), inputs_and_subqueries(b));
+    let (Some((one, inputs)), Some((other, others))) = (taken_apart(a), taken_apart(b)) else { return false };
     if inputs.is_empty() {
         return a == b && Arc::ptr_eq(a.schema(), b.schema());
     }
     inputs.len() == others.len()
-        && without_inputs(a) == without_inputs(b)
+        && one == other
         && inputs.iter().zip(&others).all(|(one, other)| is_written_alike(one, other))
 }
 
-/// Returns the CTE or view that a node scans.
-fn common_of(node: &LogicalPlan) -> Option<&LogicalPlan> {
-    match node {
-        LogicalPlan::TableScan(scan) => match scan.source.get_logical_plan() {
-            Some(Cow::Borrowed(common)) => Some(common),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Returns what a node reads.
-fn inputs_and_subqueries(node: &LogicalPlan) -> Vec<LogicalPlan> {
-    let mut inputs: Vec<_> = node.inputs().into_iter().cloned().collect();
+/// Returns a node without its inputs, and these and its subqueries.
+fn taken_apart(node: &LogicalPlan) -> Option<(LogicalPlan, Vec<LogicalPlan>)> {
+    let (node, mut inputs) = without_inputs(node.clone()).ok()?;
     let visited = node.apply_subqueries(|subquery| {
         inputs.push(subquery.clone());
         Ok(TreeNodeRecursion::Continue)
     });
     debug_assert!(visited.is_ok(), "the closure never fails");
-    inputs
-}
-
-/// Returns a node with nothing in the places of its inputs.
-fn without_inputs(node: &LogicalPlan) -> LogicalPlan {
-    let nothing = node.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())));
-    debug_assert!(nothing.is_ok(), "the closure never fails");
-    nothing.map_or_else(|_| node.clone(), |nothing| nothing.data)
+    Some((node, inputs))
 }
 
 /// Returns whether a node is computed from a CTE or view that it scans.
 fn reads_common(plan: &LogicalPlan) -> bool {
     let mut reads = false;
-    visit(plan, |node| reads |= common_of(node).is_some());
+    visit(plan, |node| reads |= common_scanned_by(node).is_some());
     reads
 }
 

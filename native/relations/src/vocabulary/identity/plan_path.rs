@@ -3,10 +3,10 @@
 use datafusion_common::Result;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::derived::{Kind, kind_of};
+use crate::vocabulary::nodes::common_scanned_by;
 
 /// Where a node stands in the query that a name stands for. Queries that read the same look alike in all else.
 ///
@@ -69,9 +69,7 @@ fn any_beside(
     is: &mut dyn FnMut(&LogicalPlan, &Place) -> Result<bool>,
 ) -> Result<bool> {
     let mut found = is(plan, place)?;
-    if let LogicalPlan::TableScan(scan) = plan
-        && let Some(Cow::Borrowed(common)) = scan.source.get_logical_plan()
-    {
+    if let Some(common) = common_scanned_by(plan) {
         return Ok(found || seen.insert(common) && any_beside(common, &Place::default(), seen, is)?);
     }
     let mut number = 0;
