@@ -188,6 +188,8 @@ def main() -> int:
     )
     parser.add_argument("--kill", type=int, metavar="STEP", help="the step in which a worker is killed")
     arguments = parser.parse_args()
+    if arguments.kill is not None and arguments.engine == "sail":
+        parser.error("--kill takes --engine ballista: the workers of Sail are threads of this process")
     # The client warns of each retry while the server starts.
     logging.getLogger("pyspark").setLevel(logging.ERROR)
 

@@ -25,9 +25,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "host" in metafunc.fixturenames:
         # Sail reads some statements otherwise, and has a test of its own for these.
         generated = {"plans", "expressions"} & set(metafunc.fixturenames)
-        names = [
-            name for name in HOSTS if name != SAIL or (generated and "sail" in metafunc.config.getoption("scale_out"))
-        ]
+        has_sail = generated and SAIL in metafunc.config.getoption("scale_out")
+        names = [name for name in HOSTS if name != SAIL or has_sail]
         metafunc.parametrize("host", names, indirect=True)
 
 

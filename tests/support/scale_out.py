@@ -19,20 +19,20 @@ def skip_unless_asked(config: pytest.Config, engine: str) -> None:
 
 
 def interpreter(config: pytest.Config, engine: str) -> Path:
-    """The interpreter of the environment with an engine. Skips where it is not asked for or cannot be made."""
+    """The interpreter of the environment with an engine. Skips where it is not asked for."""
     skip_unless_asked(config, engine)
     command: list[str | Path] = [sys.executable, ROOT / "dev.py", "scale-out", "--engine", engine, "--help"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
-        pytest.skip(f"no environment with {engine}: {made.stderr.strip()}")
+        pytest.fail(f"no environment with {engine}: {made.stderr.strip()}")
     return _PYTHON
 
 
 def worker() -> Path:
-    """The interpreter for a worker, which needs nothing of this package. Skips where it cannot be made."""
+    """The interpreter for a worker, which needs nothing of this package."""
     uv = shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)
     if uv is None:
-        pytest.skip("there is no uv to make an environment with")
+        pytest.fail("there is no uv to make an environment with")
     variables = {name: value for name, value in os.environ.items() if name not in ("UV_CONSTRAINT", "VIRTUAL_ENV")}
     commands = [["pip", "install", "--python", str(_PYTHON), "--group", "scale-out"]]
     if not _PYTHON.exists():
@@ -42,5 +42,5 @@ def worker() -> Path:
             [uv, *command, "--quiet"], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            pytest.skip(f"no environment with Sail: {done.stderr.strip()}")
+            pytest.fail(f"no environment with Sail: {done.stderr.strip()}")
     return _PYTHON
