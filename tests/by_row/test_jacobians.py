@@ -167,6 +167,9 @@ STACKED = {
     f"SELECT SUM({G}) OVER () AS s FROM h, w WHERE {G} > 0": "SUM(d) OVER () FROM g WHERE d > 0",
     f"SELECT {G} AS s FROM h, h b, w WHERE h.k = b.k AND grad(b.val, w.val) > 0": "d FROM g WHERE d > 0",
     f"SELECT {G} AS s FROM h, w ORDER BY {G} DESC LIMIT 3": "d FROM g ORDER BY d DESC LIMIT 3",
+    f"SELECT {G} AS d, SUM({G}) OVER () AS s FROM h, w WHERE grad((SELECT SUM(u.val) FROM w u), w.val) = 1": (
+        "SUM(d) OVER () FROM g WHERE d IS NOT NULL"
+    ),
 }
 
 
@@ -178,6 +181,14 @@ def test_several_nodes(statement: str) -> None:
     ctx.register_record_batches("g", [query(ctx, f"{H}, {pairs} SELECT * FROM g").to_batches()])
     (wanted,) = query(ctx, f"SELECT {STACKED[statement]}").to_pydict().values()
     assert sorted(found) == pytest.approx(sorted(wanted), rel=1e-13)
+
+
+def test_pairs_are_looked_up() -> None:
+    """Derivatives are summed by the numbers of both rows, and meet the pairs of rows by these, without a hash join."""
+    ctx = session_at(CELLS)
+    (*_, plan) = query(ctx, f"EXPLAIN {H} SELECT h.k, w.j, {G} AS d FROM h, w").to_pydict()["plan"]
+    assert "UniqueKeyJoinExec: on=[∂of" in plan
+    assert "HashJoinExec" not in plan
 
 
 def test_lateral_in_a_query() -> None:

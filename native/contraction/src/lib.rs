@@ -19,8 +19,9 @@
 //! other factor times the cotangent of the group. So the other factor and the cotangents are multiplied, and the rows with the factor say
 //! which elements are needed (a sampled dense-dense matrix product, SDDMM).
 //!
-//! Sums by an integer key, as those of cotangents by row number, need no hash table: the key is an array index. A [`DenseKeyAggregateExec`]
-//! adds rows as they arrive, and continues with DataFusion's aggregation where a key is no index.
+//! Sums by an integer key, as those of cotangents by row number, need no hash table: the key is an array index. Two keys, as a Jacobian has,
+//! have an index for each pair of them. An [`IntegerKeyAggregateExec`] adds rows as they arrive, and continues with DataFusion's aggregation
+//! where a key is no index.
 //!
 //! Between two sums, rows are joined by row numbers and by the keys of groups. A [`UniqueKeyJoinExec`] joins by lookup in an array where
 //! the keys of the build side are unique.
@@ -47,20 +48,19 @@
 //!   and `join_index_cache` those that sums share.
 //! - `fallback` executes fallback plans, `input_buffer` buffers rows, `encoding_cache` has what is stored for the next execution, `compute`
 //!   computes a sum, and `exec` is the operator.
-//! - `integers` has keys as integers, `dense_key_sums` and `dense_key_aggregate` sum by them, `unique_index` and `unique_key_join` join by
-//!   them.
+//! - `integers` has keys as integers, and `pair_slots` numbers pairs of them; `integer_key_sums` and `integer_key_aggregate` sum by them,
+//!   `unique_index` and `unique_key_join` join by them, and `coalesce` merges small batches.
 //! - `optimizer` replaces the nodes of a plan.
 
 mod accumulator;
 mod bit_matrix;
+mod coalesce;
 mod compute;
 mod coo;
 mod cost;
 mod cse;
 mod csr;
 mod dense;
-mod dense_key_aggregate;
-mod dense_key_sums;
 mod digest;
 mod encoding_cache;
 mod exec;
@@ -68,6 +68,8 @@ mod fallback;
 mod huge_pages;
 mod input_buffer;
 mod inputs;
+mod integer_key_aggregate;
+mod integer_key_sums;
 mod integers;
 mod join_index;
 mod join_index_cache;
@@ -75,6 +77,7 @@ mod key_codes;
 mod optimizer;
 mod option;
 mod outputs;
+mod pair_slots;
 mod pairs;
 mod sampled;
 mod spec;
@@ -82,9 +85,9 @@ mod unique_index;
 mod unique_key_join;
 pub mod version;
 
-pub use dense_key_aggregate::DenseKeyAggregateExec;
 pub use exec::ContractionExec;
 pub use input_buffer::memory_size;
+pub use integer_key_aggregate::IntegerKeyAggregateExec;
 pub use optimizer::contract_sums;
 pub use option::Contractions;
 pub use unique_key_join::UniqueKeyJoinExec;

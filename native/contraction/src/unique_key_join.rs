@@ -15,6 +15,7 @@ use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use crate::coalesce::merge_small_batches;
 use crate::fallback::{InputExec, Streams, execute_fallback, with_children};
 use crate::input_buffer::memory_size;
 use crate::integers::can_convert;
@@ -278,7 +279,7 @@ impl JoinExecution {
         if rows.num_rows() == 0 && !params.keeps_unmatched {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::empty())));
         }
-        let rows = probe()?.map(move |batch| {
+        let rows = merge_small_batches(probe()?, context.session_config().batch_size()).map(move |batch| {
             let timer = baseline.elapsed_compute().timer();
             let joined = batch.and_then(|batch| built.join_batch(&params, &batch));
             timer.done();

@@ -19,10 +19,10 @@ use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrde
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::dense_key_aggregate::DenseKeyAggregateExec;
-use crate::dense_key_sums::{SumColumns, is_dense_key_type};
 use crate::exec::ContractionExec;
 use crate::fallback::with_children;
+use crate::integer_key_aggregate::IntegerKeyAggregateExec;
+use crate::integer_key_sums::{SumColumns, is_integer_key_type};
 use crate::key_codes::can_encode;
 use crate::option::Contractions;
 use crate::spec::{ContractionSpec, GroupKind, InputSpec, KeyEquality, Term};
@@ -31,7 +31,7 @@ use crate::version::statistics;
 use join_tree::{JoinTree, SHAPES, is_shuffle, null_row};
 use terms::{Terms, sum_argument};
 
-/// Replaces the sums of products of a plan by [`ContractionExec`], sums by an integer key by [`DenseKeyAggregateExec`], and the remaining
+/// Replaces the sums of products of a plan by [`ContractionExec`], sums by one or two integer keys by [`IntegerKeyAggregateExec`], and the remaining
 /// joins by integer keys by [`UniqueKeyJoinExec`].
 ///
 /// # Errors
@@ -81,12 +81,12 @@ fn repartition(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Resu
     }
 }
 
-/// Replaces an aggregation, if it is a sum of products or by an integer key.
+/// Replaces an aggregation, if it is a sum of products or by integer keys.
 fn replace_aggregate(node: &Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(grouped) = find_grouping(node) else { return Ok(None) };
     match contract_join(node, grouped, mode)? {
         Some(contraction) => Ok(Some(contraction)),
-        None => aggregate_by_dense_key(node, grouped, mode),
+        None => aggregate_by_integer_keys(node, grouped, mode),
     }
 }
 
@@ -111,13 +111,13 @@ fn contract_join(
     Ok(None)
 }
 
-/// Replaces an aggregation by an integer key.
-fn aggregate_by_dense_key(
+/// Replaces an aggregation by integer keys.
+fn aggregate_by_integer_keys(
     node: &Arc<dyn ExecutionPlan>,
     grouped: &AggregateExec,
     mode: Contractions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let Some(columns) = dense_key_columns(grouped)? else { return Ok(None) };
+    let Some(columns) = integer_key_columns(grouped)? else { return Ok(None) };
     let mut input = grouped.input();
     while is_shuffle(input)
         && let [below] = input.children().as_slice()
@@ -127,14 +127,20 @@ fn aggregate_by_dense_key(
     let rows = JoinTree::from_input(input, 0);
     let fallback_plan = replace_input(node, input, &rows.plan)?;
     let statistics = statistics(node, None)?;
-    Ok(Some(Arc::new(DenseKeyAggregateExec::new(Arc::clone(input), columns, fallback_plan, mode, statistics))))
+    Ok(Some(Arc::new(IntegerKeyAggregateExec::new(Arc::clone(input), columns, fallback_plan, mode, statistics))))
 }
 
-/// Returns the columns of an aggregation that has only sums by one integer column.
-fn dense_key_columns(grouped: &AggregateExec) -> Result<Option<SumColumns>> {
+/// Returns the columns of an aggregation that has only sums by one or two integer columns.
+fn integer_key_columns(grouped: &AggregateExec) -> Result<Option<SumColumns>> {
     let schema = grouped.input_schema();
-    let [(key, _)] = grouped.group_expr().expr() else { return Ok(None) };
-    let Some(key) = key.downcast_ref::<Column>() else { return Ok(None) };
+    let mut keys = vec![];
+    for (key, _) in grouped.group_expr().expr() {
+        let Some(column) = key.downcast_ref::<Column>() else { return Ok(None) };
+        if !is_integer_key_type(&key.data_type(&schema)?) {
+            return Ok(None);
+        }
+        keys.push(column.index());
+    }
     let mut summed = vec![];
     for aggregate in grouped.aggr_expr() {
         let argument = sum_argument(aggregate, &schema);
@@ -142,11 +148,11 @@ fn dense_key_columns(grouped: &AggregateExec) -> Result<Option<SumColumns>> {
         summed.push(column.index());
     }
     let is_unfiltered = grouped.filter_expr().iter().all(Option::is_none);
-    let read: BTreeSet<_> = summed.iter().copied().chain([key.index()]).collect();
+    let read: BTreeSet<_> = summed.iter().chain(&keys).copied().collect();
     let others_may_be_null =
         schema.fields().iter().enumerate().all(|(index, field)| read.contains(&index) || field.is_nullable());
-    let is_sum = !summed.is_empty() && is_unfiltered && others_may_be_null;
-    Ok((is_sum && is_dense_key_type(&key.data_type(&schema)?)).then(|| SumColumns { key: key.index(), summed }))
+    let is_sum = (1..=2).contains(&keys.len()) && !summed.is_empty() && is_unfiltered && others_may_be_null;
+    Ok(is_sum.then_some(SumColumns { keys, summed }))
 }
 
 /// Finds the aggregation that reads the rows: the node itself, or the partial aggregation below a final one.

@@ -324,8 +324,12 @@ fn by_number(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     let narrow = draw.pick(&[DataType::Int64, DataType::Int16, DataType::UInt16, DataType::UInt64]);
     let numbers = if fits { cast(&numbers, narrow)? } else { numbers };
     let values = values_column(draw, of, rows);
-    let tables = add_table(ctx, draw, "a", vec![("k", numbers), ("v", values)])?;
-    let sum = |sum: &str| format!("SELECT k, SUM({sum}) AS total FROM (SELECT k, v, abs(v) AS size FROM a) GROUP BY k");
+    let others: ArrayRef = Arc::new((0..rows).map(|_| draw.below(3) as i32 - 1).collect::<Int32Array>());
+    let tables = add_table(ctx, draw, "a", vec![("k", numbers), ("l", others), ("v", values)])?;
+    let by = *draw.pick(&["k", "k, l", "l, k"]);
+    let sum = |sum: &str| {
+        format!("SELECT {by}, SUM({sum}) AS total FROM (SELECT k, l, v, abs(v) AS size FROM a) GROUP BY {by}")
+    };
     Ok(Case { tables, values: of, statements: [sum("v"), sum("size")] })
 }
 
@@ -441,7 +445,7 @@ async fn sampled_products_equal_the_sums_of_the_joins() -> Result<()> {
 }
 
 #[tokio::test]
-async fn dense_key_aggregates_equal_the_sums_of_groups() -> Result<()> {
+async fn integer_key_aggregates_equal_the_sums_of_groups() -> Result<()> {
     check_all(by_number, ["keys", "fallback"]).await
 }
 

@@ -34,7 +34,10 @@ pub fn show(plan: &Arc<dyn ExecutionPlan>) -> String {
 
 /// Counts the contracted sums of a plan.
 pub fn count(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    show(plan).lines().filter(|line| line.contains("ContractionExec") || line.contains("DenseKeyAggregateExec")).count()
+    show(plan)
+        .lines()
+        .filter(|line| line.contains("ContractionExec") || line.contains("IntegerKeyAggregateExec"))
+        .count()
 }
 
 /// Returns a metric of the contracted sums of an executed plan.

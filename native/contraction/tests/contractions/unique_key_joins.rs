@@ -1,6 +1,7 @@
 //! Joins by unique keys against DataFusion's joins.
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
 use datafusion::common::{Result, assert_contains};
 use datafusion::datasource::MemTable;
 use datafusion::execution::TaskContext;
@@ -9,6 +10,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use std::ops::Range;
 use std::sync::Arc;
 use xql_contraction::Contractions;
 
@@ -103,10 +105,15 @@ async fn unique_key_joins_equal_hash_joins() -> Result<()> {
     Ok(())
 }
 
+/// Creates numbered rows.
+fn numbered(rows: Range<i64>) -> Result<RecordBatch> {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(rows));
+    Ok(RecordBatch::try_from_iter([("n", Arc::clone(&numbers)), ("v", numbers)])?)
+}
+
 /// Creates a table of numbered rows.
 fn create_numbered(ctx: &SessionContext, name: &str, rows: i64) -> Result<()> {
-    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
-    let batch = RecordBatch::try_from_iter([("n", Arc::clone(&numbers)), ("v", numbers)])?;
+    let batch = numbered(0..rows)?;
     ctx.register_table(name, Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))?;
     Ok(())
 }
@@ -133,6 +140,21 @@ async fn probe_columns_are_not_copied() -> Result<()> {
     let found = collect(plan, ctx.task_ctx()).await?;
     let looked_up = &collect(plan_sql(&ctx, "SELECT v FROM b").await?, ctx.task_ctx()).await?[0];
     assert!(found[0].column(1).to_data().ptr_eq(&looked_up.column(0).to_data()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn small_probe_batches_are_merged() -> Result<()> {
+    let ctx = two_tables(50, 100)?;
+    let batches: Vec<_> = (0..100).map(|row| numbered(row..row + 1)).collect::<Result<_>>()?;
+    ctx.register_table("c", Arc::new(MemTable::try_new(batches[0].schema(), vec![batches])?))?;
+    let sql = "SELECT a.v AS a, c.v AS c FROM a RIGHT JOIN c ON a.n = c.n";
+    let plan = contract(&plan_sql(&ctx, sql).await?, Contractions::On)?;
+    assert_contains!(show(&plan), "UniqueKeyJoinExec");
+    let found = collect(plan, ctx.task_ctx()).await?;
+    assert_eq!(found.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [100]);
+    let rows = found[0].column(1).as_primitive::<Int64Type>().values().to_vec();
+    assert_eq!(rows, (0..100).collect::<Vec<_>>());
     Ok(())
 }
 

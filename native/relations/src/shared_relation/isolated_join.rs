@@ -6,7 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 
-use super::relation::SharedRelation;
+use super::relation::{SharedRelation, read_from};
 use crate::vocabulary::names::{Names, columns, named, under_names_of};
 use crate::vocabulary::nodes::any_part;
 
@@ -28,6 +28,24 @@ pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<
     let plan = named(plan, &columns(&schema), names)?;
     let relation = Arc::new(SharedRelation::part(names.part("joined"), plan));
     under_names_of(&schema, relation.scan()?).map(Transformed::yes)
+}
+
+/// Returns a plan with joins that are planned apart where they were before, if nodes in them are looked for: a node above that has calls,
+/// too, looks into the queries in FROM that stand there.
+///
+/// # Errors
+/// If the plan cannot be gone through.
+pub fn joined_in_place(plan: LogicalPlan, is_looked_for: &dyn Fn(&LogicalPlan) -> bool) -> Result<LogicalPlan> {
+    let joined = plan.transform_down(|node| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        match SharedRelation::scanned(scan) {
+            Some(relation) if relation.is_part() && SharedRelation::any_node_in(relation.plan(), is_looked_for)? => {
+                read_from(scan, relation.plan().clone()).map(Transformed::yes)
+            }
+            _ => Ok(Transformed::no(node)),
+        }
+    })?;
+    Ok(joined.data)
 }
 
 /// Returns whether all tables that a plan reads are shared relations, and nothing in it is of the plan around.

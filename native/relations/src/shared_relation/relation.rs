@@ -138,6 +138,11 @@ impl SharedRelation {
         matches!(self.kind, Kind::UniqueChecked(_) | Kind::Part | Kind::Apart)
     }
 
+    /// Returns whether it is computed for its only reader, planned apart with the columns that are read.
+    pub fn is_part(&self) -> bool {
+        self.kind == Kind::Part
+    }
+
     /// Returns whether the last column is not of the plan but numbers its rows.
     pub fn is_numbered(&self) -> bool {
         self.kind == Kind::Numbered

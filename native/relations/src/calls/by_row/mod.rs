@@ -16,7 +16,7 @@ use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
 use crate::jvp::SweptQuery;
 use crate::plan::pull_up_column::lifted;
-use crate::shared_relation::joined_apart;
+use crate::shared_relation::{SharedRelation, joined_apart, joined_in_place};
 use crate::tangents::tangent::Tangent;
 use crate::vjp::{
     Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, value, values, with_joins, with_joins_of,
@@ -38,6 +38,8 @@ pub struct ByRow {
     /// The queries in FROM that calls differentiate.
     items: Vec<TableReference>,
     sweeping: Sweeping,
+    /// Whether no node below has variables by row. Only the lowest of several nodes has pairs of rows joined apart.
+    is_lowest: bool,
     /// The queries that gradients go through.
     pub swept: Vec<SweptQuery>,
 }
@@ -93,7 +95,9 @@ impl ByRow {
         sweeping: Sweeping,
         rewrite: &mut dyn FnMut(&mut Names, LogicalPlan) -> Result<LogicalPlan>,
     ) -> Result<(LogicalPlan, Self)> {
-        let mut by_row = Self { sweeping, ..Self::default() };
+        let is_numbered = |node: &LogicalPlan| SharedRelation::scanned_by(node).is_some_and(|known| !known.is_common());
+        let is_lowest = !plan.exists(|node| Ok(is_numbered(node)))?;
+        let mut by_row = Self { sweeping, is_lowest, ..Self::default() };
         let mut plan = plan;
         let InCalls { columns, items } = found(&plan, recognize)?;
         let mut relations = by_relation(columns);
@@ -197,7 +201,15 @@ impl ByRow {
     /// Returns the input with the rows numbered of subqueries that have been taken apart as joins and read the relation of a variable:
     /// their values are those of subqueries, one for each of these rows. The numbers are its last columns.
     pub fn with_decorrelated(&mut self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
-        if self.is_empty() || decorrelated_beside(&input).is_empty() && self.items.is_empty() {
+        if self.is_empty() {
+            return Ok(input);
+        }
+        let input = joined_in_place(input, &|node| match node {
+            LogicalPlan::Join(join) => decorrelated(join).is_some(),
+            LogicalPlan::SubqueryAlias(alias) => self.items.contains(&alias.alias),
+            _ => false,
+        })?;
+        if decorrelated_beside(&input).is_empty() && self.items.is_empty() {
             return Ok(input);
         }
         let mut exprs = columns(input.schema());
@@ -369,7 +381,8 @@ impl ByRow {
     /// Returns the input of the node once all calls are replaced. Joins of rows by their numbers are planned apart, if sums of products
     /// are: until then calls look into the input for what their variables and directions originate in.
     pub fn finished(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
-        let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(|swept| swept.is_looked_up);
+        let is_apart = |swept: &Swept| swept.is_looked_up && (swept.of.is_none() || self.is_lowest);
+        let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(is_apart);
         if !self.sweeping.contracts || !is_looked_up {
             return Ok(input);
         }

@@ -42,14 +42,25 @@ pub struct Swept {
     derivatives: Vec<(Column, Vec<Carried>)>,
     /// Whether derivatives have been joined to the input by the numbers of rows.
     pub is_looked_up: bool,
+    /// Whether sums by the numbers of rows are planned apart.
+    contracts: bool,
 }
 
 impl Swept {
     /// Creates a subquery that has not been swept. `of` is the column of the input with the number of the row of the segment whose value
     /// it has.
     pub fn new(sweep: usize, segment: Segment, of: Option<Column>, sweeping: Sweeping) -> Self {
-        let tells_inactive = sweeping.keeps_zeros;
-        Self { sweep, segment, of, gradients: None, tells_inactive, derivatives: vec![], is_looked_up: false }
+        let Sweeping { contracts, keeps_zeros: tells_inactive } = sweeping;
+        Self {
+            sweep,
+            segment,
+            of,
+            gradients: None,
+            tells_inactive,
+            derivatives: vec![],
+            is_looked_up: false,
+            contracts,
+        }
     }
 
     /// Returns the segment, and the column of it with the numbers of its rows, unless it has one row.
@@ -101,10 +112,11 @@ impl Swept {
             // A row that came twice would be two rows of the statement.
             if gradient.of.is_some() {
                 gradient = if is_summed { gradient } else { gradient.summed(names)? };
+                gradient = if self.contracts { gradient.apart(names)? } else { gradient };
             } else if let Some(row) = &gradient.row {
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
-            self.is_looked_up |= gradient.row.is_some() && gradient.of.is_none();
+            self.is_looked_up |= gradient.row.is_some();
             let row = gradient.row.clone().filter(|_| joins.has_others && gradient.of.is_none());
             let pairs = self.of.as_ref().zip(gradient.of.clone()).zip(gradient.row.clone());
             let cotangents = match row {

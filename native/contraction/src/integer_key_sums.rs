@@ -1,4 +1,4 @@
-//! Sums grouped by an integer key that is an array index.
+//! Sums grouped by one or two integer keys.
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, PrimitiveArray, RecordBatch, new_null_array,
@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::integers::{consecutive_start, to_integers};
+use crate::pair_slots::PairSlots;
 
 /// Keys below this are always indexes, and larger ones up to so many times the number of rows.
 const ALWAYS_DENSE: usize = 1 << 22;
@@ -20,19 +21,21 @@ const MAX_KEYS_PER_ROW: usize = 64;
 /// The columns of an input.
 #[derive(Debug, Clone)]
 pub struct SumColumns {
-    /// The integer key.
-    pub key: usize,
+    /// The integer keys, one or two.
+    pub keys: Vec<usize>,
     /// The summed columns, in the order of the sums.
     pub summed: Vec<usize>,
 }
 
 /// The sums of the rows so far.
 #[derive(Debug)]
-pub struct DenseKeySums {
+pub struct IntegerKeySums {
     columns: SumColumns,
     /// The number of rows.
     rows: usize,
-    /// By key, whether it has rows.
+    /// The slots of pairs of keys. One key is its own slot.
+    pairs: Option<PairSlots>,
+    /// By slot, whether it has rows.
     has_rows: Vec<bool>,
     sums: Vec<ColumnSums>,
 }
@@ -40,22 +43,23 @@ pub struct DenseKeySums {
 /// The sums of one column.
 #[derive(Debug, Default)]
 struct ColumnSums {
-    /// By key, 0 where there is none.
+    /// By slot, 0 where there is none.
     values: Vec<f64>,
-    /// By key, whether it has a value that is not NULL; `None` if all keys with rows have.
+    /// By slot, whether it has a value that is not NULL; `None` if all slots with rows have.
     valid: Option<Vec<bool>>,
 }
 
-/// Returns whether keys of a type can be indexes.
-pub fn is_dense_key_type(data_type: &DataType) -> bool {
+/// Returns whether keys of a type can be summed by.
+pub fn is_integer_key_type(data_type: &DataType) -> bool {
     data_type.is_integer()
 }
 
-impl DenseKeySums {
+impl IntegerKeySums {
     /// Creates the sums of no rows.
     pub fn new(columns: SumColumns) -> Self {
         let sums = columns.summed.iter().map(|_| ColumnSums::default()).collect();
-        Self { columns, rows: 0, has_rows: vec![], sums }
+        let pairs = (columns.keys.len() > 1).then(PairSlots::default);
+        Self { columns, rows: 0, pairs, has_rows: vec![], sums }
     }
 
     /// Adds rows. Returns false, and adds nothing, if a key is no index or memory has run out.
@@ -64,10 +68,17 @@ impl DenseKeySums {
     /// If a column has another type.
     pub fn add(&mut self, batch: &RecordBatch, reservation: &MemoryReservation) -> Result<bool> {
         // Unsigned keys above all indexes are negative as integers.
-        let numbers = &to_integers(batch.column(self.columns.key))?;
-        if numbers.null_count() > 0 || numbers.is_empty() {
-            return Ok(numbers.is_empty());
+        let keys = self.columns.keys.iter().map(|key| to_integers(batch.column(*key)));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        if batch.num_rows() == 0 || keys.iter().any(|key| key.null_count() > 0) {
+            return Ok(batch.num_rows() == 0);
         }
+        let found = match (&mut self.pairs, keys.as_slice()) {
+            (Some(pairs), [first, second]) => pairs.find_or_insert([first.values(), second.values()], reservation),
+            (_, [key, ..]) => Some(key.clone()),
+            (_, []) => None,
+        };
+        let Some(numbers) = &found else { return Ok(false) };
         // Rows often arrive in the order of consecutive keys, for which loops are several times as fast.
         let run = consecutive_start(numbers).and_then(|first| usize::try_from(first).ok());
         let run = run.map(|first| first..first + numbers.len());
@@ -116,111 +127,125 @@ impl DenseKeySums {
 
     /// Adds the sums of other rows. Returns false, and adds nothing, if memory has run out.
     pub fn merge(&mut self, other: &Self, reservation: &MemoryReservation) -> bool {
-        if !self.try_reserve(other.has_rows.len(), reservation) {
+        let slots: Vec<usize> = match (&mut self.pairs, &other.pairs) {
+            (Some(pairs), Some(others)) => match pairs.find_or_insert(others.keys(), reservation) {
+                Some(slots) => slots.values().iter().map(|slot| *slot as usize).collect(),
+                None => return false,
+            },
+            _ => (0..other.has_rows.len()).collect(),
+        };
+        if !self.try_reserve(slots.iter().max().map_or(0, |greatest| greatest + 1), reservation) {
             return false;
         }
         for (sum, other_sum) in self.sums.iter_mut().zip(&other.sums) {
-            if let Some(valid) = &other_sum.valid {
-                let has_rows = &self.has_rows;
-                let own = sum.valid.get_or_insert_with(|| has_rows.clone());
-                own.iter_mut().zip(valid).for_each(|(own, valid)| *own |= valid);
-            } else if let Some(own) = &mut sum.valid {
-                own.iter_mut().zip(&other.has_rows).for_each(|(own, has_rows)| *own |= has_rows);
+            if sum.valid.is_some() || other_sum.valid.is_some() {
+                let own = sum.valid.get_or_insert_with(|| self.has_rows.clone());
+                let valid = other_sum.valid.as_ref().unwrap_or(&other.has_rows);
+                slots.iter().zip(valid).for_each(|(slot, valid)| own[*slot] |= valid);
             }
-            sum.values.iter_mut().zip(&other_sum.values).for_each(|(sum, value)| *sum += value);
+            slots.iter().zip(&other_sum.values).for_each(|(slot, value)| sum.values[*slot] += value);
         }
-        self.has_rows.iter_mut().zip(&other.has_rows).for_each(|(own, has_rows)| *own |= has_rows);
+        slots.iter().zip(&other.has_rows).for_each(|(slot, has_rows)| self.has_rows[*slot] |= has_rows);
         self.rows += other.rows;
         true
     }
 
-    /// Divides the keys into ranges.
-    pub fn key_ranges(&self, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    /// Divides the slots into ranges.
+    pub fn slot_ranges(&self, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let (count, size) = (self.has_rows.len(), size.max(1));
         (0..count).step_by(size).map(move |first| first..count.min(first + size))
     }
 
-    /// Returns the rows of the result: key, then sums.
+    /// Returns the rows of the result: keys, then sums.
     ///
     /// # Errors
     /// If the schema has other columns.
     pub fn to_result(&self, schema: &SchemaRef) -> Result<RecordBatch> {
-        let numbers = self.occupied_keys(0..self.has_rows.len());
-        let number = keys_to_array(&numbers, schema.field(0).data_type())?;
-        let sums = self.sums.iter().map(|sum| sum.to_array(&numbers));
-        let columns = std::iter::once(number).chain(sums).collect();
+        let slots = self.occupied_slots(0..self.has_rows.len());
+        let keys = 0..self.columns.keys.len();
+        let mut columns = keys
+            .map(|key| self.key_to_array(key, &slots, schema.field(key).data_type()))
+            .collect::<Result<Vec<_>>>()?;
+        columns.extend(self.sums.iter().map(|sum| sum.to_array(&slots)));
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
 
-    /// Returns rows of the schema of the input with the same sums as the rows added so far, for a range of keys. Columns that are neither
+    /// Returns rows of the schema of the input with the same sums as the rows added so far, for a range of slots. Columns that are neither
     /// key nor summed are NULL.
     ///
     /// # Errors
     /// If the schema has other columns.
-    pub fn to_input_rows(&self, numbers: Range<usize>, schema: &SchemaRef) -> Result<RecordBatch> {
-        let numbers = self.occupied_keys(numbers);
-        let nulls = schema.fields().iter().map(|field| new_null_array(field.data_type(), numbers.len()));
+    pub fn to_input_rows(&self, slots: Range<usize>, schema: &SchemaRef) -> Result<RecordBatch> {
+        let slots = self.occupied_slots(slots);
+        let nulls = schema.fields().iter().map(|field| new_null_array(field.data_type(), slots.len()));
         let mut columns = nulls.collect::<Vec<_>>();
-        columns[self.columns.key] = keys_to_array(&numbers, schema.field(self.columns.key).data_type())?;
+        for (key, position) in self.columns.keys.iter().enumerate() {
+            columns[*position] = self.key_to_array(key, &slots, schema.field(*position).data_type())?;
+        }
         for (position, sum) in self.columns.summed.iter().zip(&self.sums) {
-            columns[*position] = sum.to_array(&numbers);
+            columns[*position] = sum.to_array(&slots);
         }
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
 
-    /// Returns the keys of a range that have rows.
-    fn occupied_keys(&self, numbers: Range<usize>) -> KeySet {
-        let has_rows = &self.has_rows[numbers.clone()];
+    /// Returns the slots of a range that have rows.
+    fn occupied_slots(&self, slots: Range<usize>) -> SlotSet {
+        let has_rows = &self.has_rows[slots.clone()];
         let last = has_rows.iter().rposition(|has_rows| *has_rows).map_or(0, |last| last + 1);
         if has_rows[..last].iter().all(|has_rows| *has_rows) {
-            return KeySet::Range(numbers.start..numbers.start + last);
+            return SlotSet::Range(slots.start..slots.start + last);
         }
-        KeySet::List(numbers.filter(|number| self.has_rows[*number]).collect())
+        SlotSet::List(slots.filter(|slot| self.has_rows[*slot]).collect())
+    }
+
+    /// Returns a key of slots as an array.
+    fn key_to_array(&self, key: usize, slots: &SlotSet, data_type: &DataType) -> Result<ArrayRef> {
+        fn collect<T: ArrowPrimitiveType>(slots: &SlotSet, of: impl Fn(usize) -> T::Native) -> ArrayRef {
+            Arc::new(match slots {
+                SlotSet::Range(run) => PrimitiveArray::<T>::from_iter_values(run.clone().map(of)),
+                SlotSet::List(slots) => PrimitiveArray::<T>::from_iter_values(slots.iter().copied().map(of)),
+            })
+        }
+        let key_of = |slot: usize| match &self.pairs {
+            Some(pairs) => pairs.keys()[key][slot],
+            None => slot as i64,
+        };
+        match data_type {
+            // Their bits are those of the integers.
+            DataType::UInt64 => Ok(collect::<UInt64Type>(slots, |slot| key_of(slot) as u64)),
+            data_type => Ok(cast(&collect::<Int64Type>(slots, key_of), data_type)?),
+        }
     }
 }
 
-/// Keys that have rows.
-enum KeySet {
-    /// Consecutive keys.
+/// Slots that have rows.
+enum SlotSet {
+    /// Consecutive slots.
     Range(Range<usize>),
     List(Vec<usize>),
 }
 
-impl KeySet {
+impl SlotSet {
     fn len(&self) -> usize {
         match self {
             Self::Range(run) => run.len(),
-            Self::List(numbers) => numbers.len(),
+            Self::List(slots) => slots.len(),
         }
     }
 }
 
-/// Returns keys as an array.
-fn keys_to_array(numbers: &KeySet, data_type: &DataType) -> Result<ArrayRef> {
-    fn whole<T: ArrowPrimitiveType>(numbers: &KeySet, of: impl Fn(usize) -> T::Native) -> ArrayRef {
-        Arc::new(match numbers {
-            KeySet::Range(run) => PrimitiveArray::<T>::from_iter_values(run.clone().map(of)),
-            KeySet::List(numbers) => PrimitiveArray::<T>::from_iter_values(numbers.iter().copied().map(of)),
-        })
-    }
-    match data_type {
-        DataType::UInt64 => Ok(whole::<UInt64Type>(numbers, |number| number as u64)),
-        data_type => Ok(cast(&whole::<Int64Type>(numbers, |number| number as i64), data_type)?),
-    }
-}
-
 impl ColumnSums {
-    /// Returns the sums of keys as an array.
-    fn to_array(&self, numbers: &KeySet) -> ArrayRef {
-        let (values, valid): (Vec<_>, Option<NullBuffer>) = match numbers {
-            KeySet::Range(run) => {
+    /// Returns the sums of slots as an array.
+    fn to_array(&self, slots: &SlotSet) -> ArrayRef {
+        let (values, valid): (Vec<_>, Option<NullBuffer>) = match slots {
+            SlotSet::Range(run) => {
                 let valid = self.valid.as_ref().map(|valid| NullBuffer::from(&valid[run.clone()]));
                 (self.values[run.clone()].to_vec(), valid)
             }
-            KeySet::List(numbers) => {
+            SlotSet::List(slots) => {
                 let valid = self.valid.as_ref();
-                let valid = valid.map(|valid| numbers.iter().map(|number| valid[*number]).collect());
-                (numbers.iter().map(|number| self.values[*number]).collect(), valid)
+                let valid = valid.map(|valid| slots.iter().map(|slot| valid[*slot]).collect());
+                (slots.iter().map(|slot| self.values[*slot]).collect(), valid)
             }
         };
         Arc::new(Float64Array::new(values.into(), valid))

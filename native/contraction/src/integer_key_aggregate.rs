@@ -1,4 +1,4 @@
-//! The operator that sums by an integer key.
+//! The operator that sums by integer keys.
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{DataFusionError, Result, Statistics, internal_err};
@@ -15,18 +15,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::dense_key_sums::{DenseKeySums, SumColumns};
 use crate::fallback::{execute_fallback, fallback_properties};
+use crate::integer_key_sums::{IntegerKeySums, SumColumns};
 use crate::option::Contractions;
 use crate::version::without_expressions;
 
-/// Sums grouped by one integer key, as those of cotangents by row number are.
+/// Sums grouped by one integer key, as those of cotangents by row number are, or by two, as those of a Jacobian.
 ///
-/// A key is an index of an array of sums, so there is no hash table. If a key is NULL, negative or far above the number of rows, or if
-/// memory runs out, the operator continues with DataFusion's aggregation: over its sums so far as rows, and then the rows that it has not
+/// A single key is an index of an array of sums, so there is no hash table; one of two keys has an index for each pair of them. If a key is
+/// NULL, if a single one is negative or far above the number of rows, or if memory runs out, the operator continues with DataFusion's aggregation: over its sums so far as rows, and then the rows that it has not
 /// read.
 #[derive(Debug)]
-pub struct DenseKeyAggregateExec {
+pub struct IntegerKeyAggregateExec {
     params: Arc<AggregateParams>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
@@ -44,7 +44,7 @@ struct AggregateParams {
     statistics: Arc<Statistics>,
 }
 
-impl DenseKeyAggregateExec {
+impl IntegerKeyAggregateExec {
     /// Creates the operator over an input, with its fallback plan and the statistics of its result.
     pub fn new(
         input: Arc<dyn ExecutionPlan>,
@@ -62,19 +62,19 @@ impl DenseKeyAggregateExec {
     }
 }
 
-impl DisplayAs for DenseKeyAggregateExec {
+impl DisplayAs for IntegerKeyAggregateExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let schema = self.params.input.schema();
         let name = |column: &usize| format!("{}@{column}", schema.field(*column).name());
-        let SumColumns { key, summed } = &self.params.columns;
-        let summed: Vec<_> = summed.iter().map(name).collect();
-        write!(f, "DenseKeyAggregateExec: by={}, sums=[{}]", name(key), summed.join(", "))
+        let SumColumns { keys, summed } = &self.params.columns;
+        let [keys, summed] = [keys, summed].map(|columns| columns.iter().map(name).collect::<Vec<_>>().join(", "));
+        write!(f, "IntegerKeyAggregateExec: by=[{keys}], sums=[{summed}]")
     }
 }
 
-impl ExecutionPlan for DenseKeyAggregateExec {
+impl ExecutionPlan for IntegerKeyAggregateExec {
     fn name(&self) -> &str {
-        "DenseKeyAggregateExec"
+        "IntegerKeyAggregateExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -94,7 +94,7 @@ impl ExecutionPlan for DenseKeyAggregateExec {
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         match <[_; 1]>::try_from(children) {
             Ok([input]) => Ok(Arc::new(Self::from_params(AggregateParams { input, ..self.params.as_ref().clone() }))),
-            Err(_) => internal_err!("DenseKeyAggregateExec has one input"),
+            Err(_) => internal_err!("IntegerKeyAggregateExec has one input"),
         }
     }
 
@@ -108,7 +108,7 @@ impl ExecutionPlan for DenseKeyAggregateExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         if partition > 0 {
-            return internal_err!("DenseKeyAggregateExec has no partition {partition}");
+            return internal_err!("IntegerKeyAggregateExec has no partition {partition}");
         }
         let execution = Execution {
             params: Arc::clone(&self.params),
@@ -123,7 +123,7 @@ impl ExecutionPlan for DenseKeyAggregateExec {
 
 /// The sums of one partition, and its rows that have not been read.
 struct PartitionSums {
-    sums: DenseKeySums,
+    sums: IntegerKeySums,
     rest: Option<SendableRecordBatchStream>,
     reservation: MemoryReservation,
 }
@@ -178,7 +178,7 @@ impl Execution {
         for partition in 0..input.output_partitioning().partition_count() {
             let stream = input.execute(partition, Arc::clone(&self.context))?;
             let summed = PartitionSums {
-                sums: DenseKeySums::new(columns.clone()),
+                sums: IntegerKeySums::new(columns.clone()),
                 rest: None,
                 reservation: reservation.new_empty(),
             };
@@ -237,9 +237,9 @@ impl PartitionSums {
     fn into_stream(self, schema: SchemaRef, size: usize) -> SendableRecordBatchStream {
         let Self { sums, rest, reservation } = self;
         let input_schema = Arc::clone(&schema);
-        let read = sums.key_ranges(size).map(move |keys| {
+        let read = sums.slot_ranges(size).map(move |slots| {
             let _reserved = &reservation;
-            sums.to_input_rows(keys, &input_schema)
+            sums.to_input_rows(slots, &input_schema)
         });
         let rest = rest.map_or_else(|| stream::empty().boxed(), StreamExt::boxed);
         Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(read).chain(rest)))
