@@ -9,8 +9,7 @@ const BYTES_PER_PAIR: usize = size_of::<[i64; 2]>() + 2 * (size_of::<([i64; 2], 
 
 /// The distinct pairs of two integer keys. The *slot* of a pair is its position among them.
 ///
-/// Pairs that are near each other in the rows are so in the arrays of sums as well, though there are far fewer pairs than products of a key and
-/// another: a sparse Jacobian has some entries in each row.
+/// There are far fewer of them than combinations of the keys: a sparse Jacobian has some entries in each row.
 #[derive(Debug, Default)]
 pub struct PairSlots {
     keys: [Vec<i64>; 2],
