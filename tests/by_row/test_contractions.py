@@ -383,6 +383,12 @@ PLAIN = {
         ON q.k = w.o AND q.i = w.k WHERE s < 100""",
         3,
     ),
+    # It has other rows for each row of the query around it.
+    "in a correlated subquery": (
+        """SELECT y.k, y.i, (SELECT SUM(q.s) FROM (SELECT w.o, x.i, SUM(x.val * w.val) AS s
+            FROM x JOIN w ON x.k = w.k WHERE x.i = y.i GROUP BY w.o, x.i) q) AS s FROM y""",
+        0,
+    ),
 }
 
 

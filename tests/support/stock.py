@@ -54,6 +54,7 @@ DIFFERENCES = {
                 "a subquery",
                 "names in quotes",
                 "a training by hand",
+                "three relations, in whatever order",
             )
         ),
         _PLAIN,
