@@ -95,3 +95,12 @@ def test_by_hand(name: str) -> None:
     assert [d is None for d in found] == [d is None for d in derivatives]
     known = [d for d in derivatives if d is not None]
     assert [d for d in found if d is not None] == pytest.approx(known, rel=1e-14)
+
+
+def test_rows_without_a_partner_count_once() -> None:
+    """What a condition that reads both sides leaves without a partner stays one row, whatever the keys are."""
+    counted = """SELECT w.g, COUNT(*) * SUM(w.val) AS s FROM w LEFT JOIN x ON x.id = w.id AND x.k > w.y GROUP BY w.g"""
+    squares = f"(SELECT SUM(z.s * z.s) FROM ({counted}) z)"
+    found = query(session(TABLES), f"SELECT id, grad({squares}, w.val) AS d FROM w ORDER BY id").column("d").to_pylist()
+    # Each group has two rows: s = 2 * (1 + 3), and 2 * (-0.5 + 2), of which a square has the derivative 2 * s * 2.
+    assert found == [32.0, 32.0, 12.0, 12.0]

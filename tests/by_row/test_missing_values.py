@@ -87,14 +87,3 @@ def test_a_cell_that_is_missing_does_not_move(value: str, expected: float) -> No
     ctx = session({"t": TABLE})
     found = query(ctx, f"SELECT jvp(({value}), val, 2.0) AS d FROM t").column("d").to_pylist()
     assert found == [expected] * 6
-
-
-def test_rows_without_a_partner_count_once() -> None:
-    """What a condition that reads both sides leaves without a partner stays one row, whatever the keys are."""
-    w = {"id": [0, 1, 2, 3], "g": [0, 0, 1, 1], "val": [1.0, 3.0, -0.5, 2.0], "y": [0.5, 1.5, 1.25, 3.0]}
-    ctx = session({"w": w, "x": {"k": [0, 1, 2, 3, 4], "id": [0, 1, 1, 2, 3]}})
-    counted = """SELECT w.g, COUNT(*) * SUM(w.val) AS s FROM w LEFT JOIN x ON x.id = w.id AND x.k > w.y GROUP BY w.g"""
-    squares = f"(SELECT SUM(z.s * z.s) FROM ({counted}) z)"
-    found = query(ctx, f"SELECT id, grad({squares}, w.val) AS d FROM w ORDER BY id").column("d").to_pylist()
-    # Each group has two rows: s = 2 * (1 + 3), and 2 * (-0.5 + 2), of which a square has the derivative 2 * s * 2.
-    assert found == [32.0, 32.0, 12.0, 12.0]

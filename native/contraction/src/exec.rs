@@ -9,10 +9,11 @@ use datafusion_physical_plan::metrics::{
 };
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
-use futures::{TryStreamExt, stream};
+use futures::stream;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::batch_streams::flatten_stream;
 use crate::compute::{KernelUse, SumBatches, SumContext};
 use crate::cost::Kernel;
 use crate::encoding_cache::EncodingCache;
@@ -116,8 +117,7 @@ impl ExecutionPlan for ContractionExec {
             metrics: self.metrics.clone(),
             baseline: BaselineMetrics::new(&self.metrics, partition),
         };
-        let rows = stream::once(execution.execute()).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+        Ok(flatten_stream(self.schema(), execution.execute()))
     }
 }
 

@@ -10,11 +10,12 @@ use datafusion_physical_plan::metrics::{
 };
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::batch_streams::flatten_stream;
 use crate::fallback::{execute_fallback, fallback_properties};
 use crate::integer_key_sums::{IntegerKeySums, SumColumns};
 use crate::option::Contractions;
@@ -22,9 +23,9 @@ use crate::version::without_expressions;
 
 /// Sums grouped by one integer key, as those of cotangents by row number are, or by two, as those of a Jacobian.
 ///
-/// A single key is an index of an array of sums, so there is no hash table; one of two keys has an index for each pair of them. If a key is
-/// NULL, if a single one is negative or far above the number of rows, or if memory runs out, the operator continues with DataFusion's aggregation: over its sums so far as rows, and then the rows that it has not
-/// read.
+/// A single key is an index of an array of sums, so there is no hash table; of two keys, each pair has an index. If a key is NULL, if a
+/// single one is negative or far above the number of rows, or if memory runs out, the operator continues with DataFusion's aggregation: over
+/// its sums so far as rows, and then the rows that it has not read.
 #[derive(Debug)]
 pub struct IntegerKeyAggregateExec {
     params: Arc<AggregateParams>,
@@ -116,8 +117,7 @@ impl ExecutionPlan for IntegerKeyAggregateExec {
             metrics: self.metrics.clone(),
             baseline: BaselineMetrics::new(&self.metrics, partition),
         };
-        let rows = stream::once(execution.execute()).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+        Ok(flatten_stream(self.schema(), execution.execute()))
     }
 }
 

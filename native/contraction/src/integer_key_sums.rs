@@ -127,27 +127,36 @@ impl IntegerKeySums {
 
     /// Adds the sums of other rows. Returns false, and adds nothing, if memory has run out.
     pub fn merge(&mut self, other: &Self, reservation: &MemoryReservation) -> bool {
-        let slots: Vec<usize> = match (&mut self.pairs, &other.pairs) {
+        let slots = match (&mut self.pairs, &other.pairs) {
             (Some(pairs), Some(others)) => match pairs.find_or_insert(others.keys(), reservation) {
-                Some(slots) => slots.values().iter().map(|slot| *slot as usize).collect(),
                 None => return false,
+                slots => slots,
             },
-            _ => (0..other.has_rows.len()).collect(),
+            _ => None,
         };
-        if !self.try_reserve(slots.iter().max().map_or(0, |greatest| greatest + 1), reservation) {
+        let count = self.pairs.as_ref().map_or(other.has_rows.len(), PairSlots::len);
+        if !self.try_reserve(count, reservation) {
             return false;
         }
+        match slots {
+            Some(slots) => self.merge_at(slots.values().iter().map(|slot| *slot as usize), other),
+            None => self.merge_at(0..other.has_rows.len(), other),
+        }
+        true
+    }
+
+    /// Adds the sums of other rows, each to the one in this slot.
+    fn merge_at(&mut self, slots: impl Iterator<Item = usize> + Clone, other: &Self) {
         for (sum, other_sum) in self.sums.iter_mut().zip(&other.sums) {
             if sum.valid.is_some() || other_sum.valid.is_some() {
                 let own = sum.valid.get_or_insert_with(|| self.has_rows.clone());
                 let valid = other_sum.valid.as_ref().unwrap_or(&other.has_rows);
-                slots.iter().zip(valid).for_each(|(slot, valid)| own[*slot] |= valid);
+                slots.clone().zip(valid).for_each(|(slot, valid)| own[slot] |= valid);
             }
-            slots.iter().zip(&other_sum.values).for_each(|(slot, value)| sum.values[*slot] += value);
+            slots.clone().zip(&other_sum.values).for_each(|(slot, value)| sum.values[slot] += value);
         }
-        slots.iter().zip(&other.has_rows).for_each(|(slot, has_rows)| self.has_rows[*slot] |= has_rows);
+        slots.zip(&other.has_rows).for_each(|(slot, has_rows)| self.has_rows[slot] |= has_rows);
         self.rows += other.rows;
-        true
     }
 
     /// Divides the slots into ranges.

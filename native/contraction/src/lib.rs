@@ -46,15 +46,15 @@
 //!   `sampled` their products, `cost` chooses a kernel, and `pairs` has products as rows.
 //! - `cse` evaluates expressions, `inputs` the keys and factors of inputs, `digest` recognizes them, `join_index` has the codes of a join,
 //!   and `join_index_cache` those that sums share.
-//! - `fallback` executes fallback plans, `input_buffer` buffers rows, `encoding_cache` has what is stored for the next execution, `compute`
-//!   computes a sum, and `exec` is the operator.
+//! - `batch_streams` has streams of batches, `fallback` executes fallback plans, `input_buffer` buffers rows, `encoding_cache` has what is
+//!   stored for the next execution, `compute` computes a sum, and `exec` is the operator.
 //! - `integers` has keys as integers, and `pair_slots` numbers pairs of them; `integer_key_sums` and `integer_key_aggregate` sum by them,
-//!   `unique_index` and `unique_key_join` join by them, and `coalesce` merges small batches.
+//!   `unique_index` and `unique_key_join` join by them.
 //! - `optimizer` replaces the nodes of a plan.
 
 mod accumulator;
+mod batch_streams;
 mod bit_matrix;
-mod coalesce;
 mod compute;
 mod coo;
 mod cost;
@@ -85,6 +85,7 @@ mod unique_index;
 mod unique_key_join;
 pub mod version;
 
+pub use batch_streams::flatten_stream;
 pub use exec::ContractionExec;
 pub use input_buffer::memory_size;
 pub use integer_key_aggregate::IntegerKeyAggregateExec;

@@ -19,6 +19,11 @@ pub struct PairSlots {
 }
 
 impl PairSlots {
+    /// Returns the number of pairs.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Returns the keys of each pair.
     pub fn keys(&self) -> [&[i64]; 2] {
         self.keys.each_ref().map(Vec::as_slice)
@@ -27,7 +32,7 @@ impl PairSlots {
     /// Returns the slots of pairs, adding those that are new. Returns `None`, and adds nothing, if memory has run out.
     pub fn find_or_insert(&mut self, keys: [&[i64]; 2], reservation: &MemoryReservation) -> Option<Int64Array> {
         let [first, second] = keys;
-        let most = self.slots.len() + first.len();
+        let most = self.len() + first.len();
         if most >= u32::MAX as usize {
             return None;
         }

@@ -15,7 +15,7 @@ use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::coalesce::merge_small_batches;
+use crate::batch_streams::{flatten_stream, merge_small_batches};
 use crate::fallback::{InputExec, Streams, execute_fallback, with_children};
 use crate::input_buffer::memory_size;
 use crate::integers::can_convert;
@@ -229,8 +229,7 @@ impl ExecutionPlan for UniqueKeyJoinExec {
             metrics: self.metrics.clone(),
             baseline: BaselineMetrics::new(&self.metrics, partition),
         };
-        let rows = stream::once(execution.execute()).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+        Ok(flatten_stream(self.schema(), execution.execute()))
     }
 }
 

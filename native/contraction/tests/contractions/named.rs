@@ -491,7 +491,7 @@ async fn consecutive_keys_without_a_value_add_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_integer_key_aggregate_falls_back_with_the_sums_so_far() -> Result<()> {
+async fn an_integer_key_aggregate_falls_back_with_the_sums_so_far() -> Result<()> {
     let sql = "SELECT n, SUM(v) AS v FROM a GROUP BY n";
     let mut ways = vec![];
     for bytes in [60_000, 250_000, 1_000_000] {

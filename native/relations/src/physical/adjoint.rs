@@ -9,11 +9,11 @@ use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType, collect_partitioned};
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
-use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
-use futures::{TryStreamExt, stream};
+use futures::stream;
 use std::fmt;
 use std::sync::Arc;
+use xql_contraction::flatten_stream;
 
 use super::batch_scan::Id;
 use super::fixed_point::FixedPoint;
@@ -120,8 +120,7 @@ impl ExecutionPlan for AdjointExec {
             metrics.record_output(rows.iter().map(RecordBatch::num_rows).sum());
             Ok::<_, DataFusionError>(stream::iter(rows.into_iter().map(Ok)))
         };
-        let rows = stream::once(rows).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+        Ok(flatten_stream(self.schema(), rows))
     }
 }
 

@@ -8,12 +8,12 @@ use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
-use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
-use futures::{TryStreamExt, stream};
+use futures::stream;
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
+use xql_contraction::flatten_stream;
 
 use super::batch::batch_of;
 use super::batch_scan::Id;
@@ -156,8 +156,7 @@ impl ExecutionPlan for RecursiveTapeExec {
             }
             Ok::<_, DataFusionError>(stream::iter(run.read.into_iter().map(Ok)))
         };
-        let rows = stream::once(rows).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+        Ok(flatten_stream(self.schema(), rows))
     }
 }
 

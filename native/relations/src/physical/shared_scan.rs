@@ -11,16 +11,16 @@ use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
 use datafusion_physical_plan::projection::ProjectionExec;
-use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties, displayable,
 };
 use futures::future::BoxFuture;
-use futures::{FutureExt, TryFutureExt, TryStreamExt};
+use futures::{FutureExt, TryFutureExt};
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use xql_contraction::flatten_stream;
 
 use super::batch::projected;
 use super::batch_scan::{BatchScanExec, BindInputs, Id};
@@ -462,8 +462,7 @@ impl ExecutionPlan for SharedScanExec {
             });
             Ok::<_, DataFusionError>(futures::stream::iter(batches))
         };
-        let stream = futures::stream::once(batches).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+        Ok(flatten_stream(self.schema(), batches))
     }
 }
 

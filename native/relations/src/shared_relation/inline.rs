@@ -1,6 +1,6 @@
 //! Plans without shared relations, which compute each of them wherever it is read.
 
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan, lit};
 use std::sync::Arc;
@@ -79,12 +79,10 @@ impl Relations {
 /// # Errors
 /// If the plan cannot be put together again.
 pub fn inline_for_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let written = plan.transform_down(|node| {
-        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
-        let Some(relation) = SharedRelation::scanned(scan) else { return Ok(Transformed::no(node)) };
+    let written = SharedRelation::replace_scans(plan, &|scan, relation| {
         let number = relation.number().map(|row| lit(0_u64).alias(row));
         let rows = with_columns(relation.plan().clone(), number.into_iter().collect())?;
-        read_from(scan, rows).map(Transformed::yes)
+        read_from(scan, rows).map(Some)
     })?;
     Ok(written.data)
 }
@@ -104,12 +102,8 @@ pub fn common_inlined(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
              plan in reasonable time. Keep its rows in a table, or take the derivative of a scalar subquery, grad((SELECT l FROM loss), val)"
         );
     }
-    plan.transform_down(|node| {
-        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
-        match SharedRelation::scanned(scan).filter(|relation| relation.is_common()) {
-            Some(relation) => relation.plan_read_by(scan).map(Transformed::yes),
-            None => Ok(Transformed::no(node)),
-        }
+    SharedRelation::replace_scans(plan, &|scan, relation| {
+        relation.is_common().then(|| relation.plan_read_by(scan)).transpose()
     })
 }
 

@@ -36,14 +36,9 @@ pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<
 /// # Errors
 /// If the plan cannot be gone through.
 pub fn joined_in_place(plan: LogicalPlan, is_looked_for: &dyn Fn(&LogicalPlan) -> bool) -> Result<LogicalPlan> {
-    let joined = plan.transform_down(|node| {
-        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
-        match SharedRelation::scanned(scan) {
-            Some(relation) if relation.is_part() && SharedRelation::any_node_in(relation.plan(), is_looked_for)? => {
-                read_from(scan, relation.plan().clone()).map(Transformed::yes)
-            }
-            _ => Ok(Transformed::no(node)),
-        }
+    let joined = SharedRelation::replace_scans(plan, &|scan, relation| {
+        let is_replaced = relation.is_part() && SharedRelation::any_node_in(relation.plan(), is_looked_for)?;
+        is_replaced.then(|| read_from(scan, relation.plan().clone())).transpose()
     })?;
     Ok(joined.data)
 }

@@ -7,7 +7,7 @@ use datafusion_catalog::default_table_source::{provider_as_source, source_as_pro
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
 use datafusion_common::metadata::ScalarAndMetadata;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, ParamValues, TableReference, internal_err, plan_datafusion_err};
 use datafusion_expr::expr::Placeholder;
 use datafusion_expr::utils::conjunction;
@@ -217,6 +217,25 @@ impl SharedRelation {
         let provider: Arc<dyn Any + Send + Sync> = source_as_provider(&scan.source).ok()?;
         let reader: Arc<Reader> = provider.downcast().ok()?;
         Some(Arc::clone(&reader.relation))
+    }
+
+    /// Returns a plan with scans of shared relations, and then those in what takes their place, replaced where there is a replacement.
+    /// Subqueries stay as they are.
+    ///
+    /// # Errors
+    /// If the plan cannot be gone through.
+    pub fn replace_scans(
+        plan: LogicalPlan,
+        replacement: &dyn Fn(&TableScan, &Self) -> Result<Option<LogicalPlan>>,
+    ) -> Result<Transformed<LogicalPlan>> {
+        plan.transform_down(|node| {
+            let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+            let replaced = match Self::scanned(scan) {
+                Some(relation) => replacement(scan, &relation)?,
+                None => None,
+            };
+            Ok(replaced.map_or_else(|| Transformed::no(node), Transformed::yes))
+        })
     }
 
     /// Returns what the relation is computed by.

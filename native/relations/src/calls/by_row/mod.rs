@@ -95,16 +95,14 @@ impl ByRow {
         sweeping: Sweeping,
         rewrite: &mut dyn FnMut(&mut Names, LogicalPlan) -> Result<LogicalPlan>,
     ) -> Result<(LogicalPlan, Self)> {
-        let is_numbered = |node: &LogicalPlan| SharedRelation::scanned_by(node).is_some_and(|known| !known.is_common());
-        let is_lowest = !plan.exists(|node| Ok(is_numbered(node)))?;
-        let mut by_row = Self { sweeping, is_lowest, ..Self::default() };
         let mut plan = plan;
         let InCalls { columns, items } = found(&plan, recognize)?;
         let mut relations = by_relation(columns);
+        let is_lowest = !relations.is_empty() && is_lowest(&plan)?;
+        let mut by_row = Self { items, sweeping, is_lowest, ..Self::default() };
         if !relations.is_empty() && !sweeping.keeps_zeros {
-            by_row.sweeping.keeps_zeros = is_beyond_arithmetic(&plan, recognize, &items)?;
+            by_row.sweeping.keeps_zeros = is_beyond_arithmetic(&plan, recognize, &by_row.items)?;
         }
-        by_row.items = items;
         while !relations.is_empty() {
             // What another relation is computed from comes first, so that it is numbered there too.
             let (relation_of, columns) = relations.swap_remove(innermost(&relations)?);
@@ -363,7 +361,7 @@ impl ByRow {
                     &rows[numbered.relation],
                     numbered.position,
                     &direction,
-                    swept.tells_inactive,
+                    swept.sweeping.keeps_zeros,
                     names,
                 )?;
                 *input = swept.put_beside(std::mem::take(input), along.plan, along.of)?;
@@ -468,4 +466,10 @@ impl ByRow {
 /// Returns a query as the gradients by each of these rows go through it.
 fn swept_queries<'q>(rows: &'q [RowVariable], query: &'q Arc<LogicalPlan>) -> impl Iterator<Item = SweptQuery> + 'q {
     rows.iter().map(|rows| SweptQuery { rows: Arc::clone(rows.relation()), query: Arc::clone(query) })
+}
+
+/// Returns whether no node below one has calls by row, which leave relations that are not the statement's own.
+fn is_lowest(plan: &LogicalPlan) -> Result<bool> {
+    let is_added = |relation: Arc<SharedRelation>| !relation.is_common();
+    Ok(!plan.exists(|node| Ok(SharedRelation::scanned_by(node).is_some_and(is_added)))?)
 }

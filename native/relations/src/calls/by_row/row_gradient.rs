@@ -36,31 +36,19 @@ pub struct Swept {
     pub of: Option<Column>,
     /// The gradients by relation, once they have been asked for.
     pub gradients: Option<BTreeMap<usize, RowCotangents>>,
-    /// Whether the derivatives say where they are inactive.
-    pub tells_inactive: bool,
+    /// How gradients are swept. Where zeros are kept, the derivatives say where they are inactive.
+    pub sweeping: Sweeping,
     /// The derivatives by the variables whose rows have such numbers, once joined to the input.
     derivatives: Vec<(Column, Vec<Carried>)>,
     /// Whether derivatives have been joined to the input by the numbers of rows.
     pub is_looked_up: bool,
-    /// Whether sums by the numbers of rows are planned apart.
-    contracts: bool,
 }
 
 impl Swept {
     /// Creates a subquery that has not been swept. `of` is the column of the input with the number of the row of the segment whose value
     /// it has.
     pub fn new(sweep: usize, segment: Segment, of: Option<Column>, sweeping: Sweeping) -> Self {
-        let Sweeping { contracts, keeps_zeros: tells_inactive } = sweeping;
-        Self {
-            sweep,
-            segment,
-            of,
-            gradients: None,
-            tells_inactive,
-            derivatives: vec![],
-            is_looked_up: false,
-            contracts,
-        }
+        Self { sweep, segment, of, gradients: None, sweeping, derivatives: vec![], is_looked_up: false }
     }
 
     /// Returns the segment, and the column of it with the numbers of its rows, unless it has one row.
@@ -112,7 +100,7 @@ impl Swept {
             // A row that came twice would be two rows of the statement.
             if gradient.of.is_some() {
                 gradient = if is_summed { gradient } else { gradient.summed(names)? };
-                gradient = if self.contracts { gradient.apart(names)? } else { gradient };
+                gradient = if self.sweeping.contracts { gradient.apart(names)? } else { gradient };
             } else if let Some(row) = &gradient.row {
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
@@ -139,7 +127,7 @@ impl Swept {
             for cotangent in cotangents {
                 // A row that the value does not depend on has none. A tangent is NULL where its column is.
                 let name = names.tangent("value", &variable.column.name);
-                let nothing = self.tells_inactive.then(|| Expr::Column(cotangent.clone()).is_null());
+                let nothing = self.sweeping.keeps_zeros.then(|| Expr::Column(cotangent.clone()).is_null());
                 let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
                 let derivative = null_with(&Expr::Column(value.clone()), derivative)?;
                 let (added, derivative) = carried(derivative, name, nothing, names)?;
