@@ -24,6 +24,7 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
     let mut varying = carry(&call, inputs, context)?;
     let by_row = sweep(&call, &mut varying, inputs, context)?;
     let mut along = sweep_along(&call, &varying, inputs, context)?;
+    let by_rows = by_row || along.is_some();
     let Varying { tangents, moved } = varying;
     if !moved.is_empty() {
         along.get_or_insert_default().extend(moved);
@@ -33,7 +34,7 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
     if along.is_none() {
         check_references(&call, &tangents, (inputs, by_row), context)?;
     }
-    if !by_row {
+    if !by_rows {
         check_branches(&call, inputs, &entered, context)?;
     }
     if call.derivative.is_local(&tangents) && !by_row && along.is_none() {

@@ -1,7 +1,7 @@
 //! Replacing the calls of a plan, node by node.
 
-use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchemaRef, Result};
 use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, TableScan, Union};
 use std::sync::Arc;
 use xql_guard::check_interrupted;
@@ -101,6 +101,8 @@ impl Differentiation {
             check_rounded(&plan)?;
         }
         let mut by_row = ByRow::default();
+        // Its columns before it has numbers of rows as well.
+        let mut schema = None;
         calls_above(plan, self.context.recognize)?
             .transform_data(|plan| conditions_apart(plan, self.context.recognize, &mut self.context.names))?
             .transform_data(|plan| {
@@ -112,6 +114,7 @@ impl Differentiation {
             .transform_data(|plan| subqueries_beside(plan, self.context.recognize))?
             .transform_data(|plan| self.inputs_inlined(plan))?
             .transform_data(|plan| {
+                schema = Some(Arc::clone(plan.schema()));
                 let (plan, found) = self.numbered(plan)?;
                 let transformed = !found.is_empty();
                 by_row = found;
@@ -119,7 +122,10 @@ impl Differentiation {
             })?
             .transform_data(|plan| self.children(plan))?
             .transform_data(|plan| self.subqueries(plan))?
-            .transform_data(|plan| self.node(plan, by_row))
+            .transform_data(|plan| {
+                let schema = schema.unwrap_or_else(|| Arc::clone(plan.schema()));
+                self.node(plan, &schema, by_row)
+            })
     }
 
     /// Returns the branches of a union whose derivatives are one sweep.
@@ -277,12 +283,11 @@ impl Differentiation {
     ///     SubqueryAlias: m
     ///       Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
     /// ```
-    fn node(&mut self, plan: LogicalPlan, by_row: ByRow) -> Result<Transformed<LogicalPlan>> {
+    fn node(&mut self, plan: LogicalPlan, schema: &DFSchemaRef, by_row: ByRow) -> Result<Transformed<LogicalPlan>> {
         let foreign = matches!(plan, LogicalPlan::Extension(_));
         if foreign || plan.inputs().is_empty() || !has_call(&plan, self.context.recognize)? {
             return Ok(Transformed::no(plan));
         }
-        let schema = Arc::clone(plan.schema());
         let (plan, inputs) = without_inputs(plan)?;
         let mut inputs = Inputs::of(inputs);
         inputs.by_row = by_row;
@@ -298,7 +303,7 @@ impl Differentiation {
         let plans = plans.into_iter().map(|input| by_row.finished(input, &mut self.context.names));
         let plan = with_inputs(rewritten.data, plans.collect::<Result<_>>()?)?.recompute_schema()?;
         self.context.swept.extend(by_row.swept);
-        Ok(Transformed::yes(restore(plan, &schema)?))
+        Ok(Transformed::yes(restore(plan, schema)?))
     }
 
     /// Carries the tangents that the calls of a node ask for up to its input, all at once.

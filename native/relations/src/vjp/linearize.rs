@@ -3,7 +3,7 @@
 use datafusion_common::{Column, Result, internal_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::logical_plan::Subquery;
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Projection, lit, when};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
@@ -97,14 +97,12 @@ impl<'a> SegmentBuilder<'a> {
         let residual = self.rows(segment)?;
         let positions = self.residuals.all().get(residual).map(|residual| residual.stored.varying.clone());
         let mut varying = vec![];
-        for position in positions.unwrap_or_default() {
+        for position in positions.unwrap_or_default().into_iter().filter(|position| *position < width) {
             let mut segment = self.residuals.numbered(residual, width, self.names)?;
             segment.columns = vec![segment.columns[position].clone(), segment.columns[width].clone()];
             varying.push((position, segment));
         }
-        let read = self.residuals.numbered(residual, width, self.names)?;
-        let columns = read.columns.into_iter().map(Expr::Column).collect();
-        let plan = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(read.plan))?);
+        let plan = self.residuals.numbered_rows(residual, width, self.names)?;
         Ok(Some(Values { plan, varying }))
     }
 
@@ -259,9 +257,12 @@ impl<'a> SegmentBuilder<'a> {
         self.read_anew(node, residual, width)
     }
 
-    /// Returns a residual with the rows of a segment.
+    /// Returns a residual with the rows of a segment: the one that it reads, if it has the rows of that as they are.
     pub fn rows(&mut self, segment: Segment) -> Result<ResidualId> {
-        self.rows_with(segment, vec![])
+        match self.residuals.read_whole(&segment) {
+            Some(known) => Ok(known),
+            None => self.rows_with(segment, vec![]),
+        }
     }
 
     /// Returns a residual with the rows of a segment, of which some columns are sums over frames of them.

@@ -29,7 +29,8 @@ use crate::vocabulary::work_table::is_work_table;
 pub fn recursive_query(builder: &mut SegmentBuilder, node: Node, query: &RecursiveQuery) -> Result<Segment> {
     check(query)?;
     let first = builder.segment(&query.static_term)?;
-    let start = builder.rows(first)?;
+    // Iterations begin with rows that are theirs alone, as tangents may be added to them.
+    let start = builder.rows_with(first, vec![])?;
     let mut varying = varying(builder.residuals, start);
     let (work, body, rows) = loop {
         let (work, body, rows) = iteration(builder, query, &varying)?;
@@ -123,7 +124,7 @@ fn iteration(
     let (rows, body) = builder.iteration(Residuals::after(before), |builder| {
         builder.residuals.enter(&term, builder.variables)?;
         let segment = builder.segment(&term)?;
-        builder.rows(segment)
+        builder.rows_with(segment, vec![])
     })?;
     Ok((given, body, rows))
 }

@@ -53,10 +53,15 @@ impl RowVariable {
         let shown = Arc::clone(shown.schema());
         let variables = variables.iter().map(|index| position(&shown, origin.node.schema().qualified_field(*index)));
         let variables = variables.collect::<Result<_>>()?;
-        let exprs = columns(computed.schema());
-        let computed = named(computed, &exprs, names)?;
-        let table = names.part("rows");
-        let relation = Arc::new(SharedRelation::numbered(table, computed, &names.part("row")));
+        let relation = match numbered_before(&computed) {
+            Some(known) => known,
+            None => {
+                let exprs = columns(computed.schema());
+                let computed = named(computed, &exprs, names)?;
+                let table = names.part("rows");
+                Arc::new(SharedRelation::numbered(table, computed, &names.part("row")))
+            }
+        };
         let table = relation.read_as(relation.columns());
         Ok(Self { origin, shown, columns: variables, relation, table, scans: RefCell::default() })
     }
@@ -107,8 +112,8 @@ impl RowVariable {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(place) => place.insert(self.scan()?).clone(),
         };
-        let mut read = columns(scan.schema());
-        let number = read.pop();
+        let read = columns(scan.schema());
+        let number = read.last().cloned();
         let mut exprs = vec![];
         let is_all = columns_of.fields().len() == self.shown.fields().len();
         for (index, (table, field)) in columns_of.iter().enumerate() {
@@ -275,6 +280,12 @@ impl RowVariable {
             .build()?;
         Ok((plan, Reference { number: Column::new_unqualified(number), groups: Some(members) }))
     }
+}
+
+/// Returns the relation that a plan scans the whole of, if its rows have numbers: those of the variable of another node.
+fn numbered_before(plan: &LogicalPlan) -> Option<Arc<SharedRelation>> {
+    let relation = SharedRelation::scanned_by(plan).filter(|relation| relation.is_numbered())?;
+    (relation.columns().count() == plan.schema().fields().len()).then_some(relation)
 }
 
 /// How a row of a plan knows rows of a variable.

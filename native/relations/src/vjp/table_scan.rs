@@ -2,6 +2,7 @@
 
 use datafusion_common::Result;
 use datafusion_expr::LogicalPlan;
+use std::sync::Arc;
 
 use super::linearize::SegmentBuilder;
 use super::nodes::Node;
@@ -26,7 +27,7 @@ pub fn table_scan(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) 
             let segment = builder.segment(relation.plan())?;
             let width = segment.columns.len();
             let residual = builder.rows(segment)?;
-            builder.residuals.know(node, residual, width);
+            builder.residuals.open(node, Arc::clone(&relation), (residual, width));
             (residual, width)
         }
     };

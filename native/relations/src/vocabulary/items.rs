@@ -35,6 +35,8 @@ fn add_items<'p>(plan: &'p LogicalPlan, path: &mut Vec<usize>, items: &mut Vec<I
         | LogicalPlan::Filter(_)
         | LogicalPlan::Sort(_)
         | LogicalPlan::Limit(_)
+        // ORDER BY stands above the select list: SELECT h.k FROM h CROSS JOIN w ORDER BY grad(h.val, w.val)
+        | LogicalPlan::Projection(_)
         | LogicalPlan::Window(_) => {
             for (number, input) in plan.inputs().into_iter().enumerate() {
                 path.push(number);

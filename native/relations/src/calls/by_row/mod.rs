@@ -215,9 +215,22 @@ impl ByRow {
         for item in self.items.clone() {
             numbered = self.with_item_numbered(numbered, &item, names)?;
         }
+        numbered = self.with_opened(numbered, names)?;
         let added: Vec<_> = columns(numbered.schema()).into_iter().filter(|column| !exprs.contains(column)).collect();
         exprs.extend(added);
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(numbered))?))
+    }
+
+    /// Returns an input whose derivatives read the rows that have been computed anew, by the numbers of which values are known.
+    fn with_opened(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+        let mut input = input;
+        for (number, sweep) in self.sweeps.iter().enumerate() {
+            let is_by_number = |swept: &Swept| swept.sweep == number && swept.of.is_some();
+            if self.values.iter().flat_map(|value| &value.by).any(is_by_number) {
+                input = sweep.residuals.read_by(input, names)?.data;
+            }
+        }
+        Ok(input)
     }
 
     fn with_numbers(&mut self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {

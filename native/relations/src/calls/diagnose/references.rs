@@ -3,7 +3,8 @@
 use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Column, Result, TableReference, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::sources::{Derivatives, Position, Scope, Sources, Step, origins, parts_read};
@@ -11,6 +12,7 @@ use crate::calls::call::Call;
 use crate::calls::context::Context;
 use crate::calls::derivative::Term;
 use crate::calls::resolve::Owner;
+use crate::shared_relation::SharedRelation;
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::has_one_row_at_most;
@@ -81,13 +83,16 @@ impl<'p> References<'p> {
         for part in parts_read(self.call.function(), self.derivatives)? {
             let (sources, part, scope) = self.sources(part, variable, of_gradients.then_some(self.names))?;
             let is_other = |position: &Position, node: &LogicalPlan| {
-                origins
-                    .iter()
-                    .any(|(known, origin)| known != position && known.index == position.index && is_same(origin, node))
+                origins.iter().any(|(known, origin)| {
+                    known != position && known.index == position.index && is_same_table(origin, node)
+                })
             };
             let other = sources.found.iter().find(|(position, node)| is_other(position, node));
             let Some((position, node)) = other else { continue };
-            let source = Column::from(node.schema().qualified_field(position.index));
+            let source = match SharedRelation::scanned_by(node).filter(|rows| !rows.is_common()) {
+                Some(_) => named.clone(),
+                None => Column::from(node.schema().qualified_field(position.index)),
+            };
             let meant = match (&part, passing_on(position, scope)?, only_row(&part, scope)?) {
                 (_, Some(column), _) => format!("Differentiate by {column}"),
                 (Expr::Column(value), None, Some(relation)) => self.by_row(value, named, &relation),
@@ -142,6 +147,7 @@ impl<'p> References<'p> {
             reached: BTreeSet::new(),
             through: Some(self.derivatives),
             added,
+            relations: HashSet::new(),
             iterated: queries.map(|(number, query)| (query.clone(), vec![Step::RecursiveQuery(number)])).collect(),
         };
         let (part, scope) = match part {
@@ -151,6 +157,14 @@ impl<'p> References<'p> {
         };
         sources.expression(&part, &scope.inputs, &scope.path)?;
         Ok((sources, part, scope))
+    }
+}
+
+/// Returns whether two nodes are one table, or scan the same numbered rows of one.
+fn is_same_table(a: &LogicalPlan, b: &LogicalPlan) -> bool {
+    match (SharedRelation::scanned_by(a), SharedRelation::scanned_by(b)) {
+        (Some(a), Some(b)) if a.is_numbered() => Arc::ptr_eq(&a, &b),
+        _ => is_same(a, b),
     }
 }
 

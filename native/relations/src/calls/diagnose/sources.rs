@@ -3,25 +3,26 @@
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result};
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::aggregate_rules::arguments;
+use crate::shared_relation::SharedRelation;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::computed;
 use crate::vocabulary::operators::Recognize;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
-/// Tells the operators, and what calls of one have been repositiond by.
+/// Tells the operators, and what calls of one have been replaced by.
 #[derive(Debug, Clone, Copy)]
 pub struct Derivatives<'d> {
     /// Tells the operators among the functions of the session.
     pub recognize: Recognize,
-    /// What calls of one have been repositiond by.
+    /// What calls of one have been replaced by.
     pub jvp: &'d ScalarUDF,
 }
 
@@ -58,6 +59,8 @@ pub enum Step {
     OuterQuery(usize),
     /// From nowhere to the recursive query of this number: no path leads there from its recursive term.
     RecursiveQuery(usize),
+    /// From the scan of a shared relation to its plan.
+    Relation,
 }
 
 /// The inputs of a node, of a query itself or of an outer one.
@@ -116,6 +119,7 @@ pub fn origins(column: &Column, scope: &Scope) -> Result<BTreeMap<Position, Logi
         through: None,
         iterated: vec![],
         added: None,
+        relations: HashSet::new(),
     };
     for (number, input) in scope.inputs.iter().enumerate() {
         if let Some(index) = input.schema().maybe_index_of_column(column) {
@@ -139,6 +143,8 @@ pub struct Sources<'e> {
     pub iterated: Vec<(LogicalPlan, Vec<Step>)>,
     /// The names of columns that have been added, if what these are computed from is left out.
     pub added: Option<&'e Names>,
+    /// The columns of shared relations that have been looked into.
+    pub relations: HashSet<(*const SharedRelation, usize)>,
 }
 
 impl Sources<'_> {
@@ -219,9 +225,15 @@ impl Sources<'_> {
                     LogicalPlan::RecursiveQuery(query) => is_work_table(scan, &query.name),
                     _ => false,
                 });
-                return match query.cloned() {
-                    Some((query, path)) => self.column(&query, Position { path, index: source_column(scan, index) }),
-                    None => Ok(()),
+                if let Some((query, path)) = query.cloned() {
+                    return self.column(&query, Position { path, index: source_column(scan, index) });
+                }
+                let relation = SharedRelation::column_scanned_by(plan, index).filter(|_| self.added.is_none());
+                return match relation {
+                    Some((relation, Some(column))) if self.relations.insert((Arc::as_ptr(&relation), column)) => {
+                        self.column(relation.plan(), Position::below(&path, Step::Relation, column))
+                    }
+                    _ => Ok(()),
                 };
             }
             _ => {}

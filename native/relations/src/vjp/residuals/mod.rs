@@ -7,18 +7,21 @@
 mod framed_sums;
 mod groups;
 mod materialized;
+mod opened;
 mod partials;
 mod rows;
 
 pub use framed_sums::FramedSum;
 pub use groups::{Groups, Members};
 pub use materialized::{PulledBack, Stored};
+use opened::Opened;
 pub use rows::Rows;
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{Result, internal_err};
-use datafusion_expr::LogicalPlan;
+use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::cotangents::RowCotangents;
 use super::nodes::{Node, Nodes};
@@ -101,6 +104,8 @@ pub struct Residuals {
     known: HashMap<usize, (ResidualId, usize)>,
     /// The numbers of those nodes that have exactly one row.
     single: HashSet<usize>,
+    /// The relations of derivatives below that residuals have taken the place of.
+    opened: Vec<Opened>,
     /// The nodes of the plans that have been looked at.
     pub nodes: Nodes,
     /// What they begin with, if they are those of an iteration.
@@ -156,6 +161,29 @@ impl Residuals {
         self.residuals.get(id).is_some_and(|residual| residual.stored.relation.is_numbered())
     }
 
+    /// Returns the residual whose rows and first columns a segment has, all of them as they are.
+    pub fn read_whole(&self, segment: &Segment) -> Option<ResidualId> {
+        let [Leaf { residual: id, .. }] = segment.leaves.as_slice() else { return None };
+        let Residual { stored, kind } = self.residuals.get(*id)?;
+        let is_numbered = stored.relation.is_numbered()
+            && match kind {
+                Kind::Rows(_) | Kind::Groups(_) => true,
+                Kind::Variable(_) => self.begin.is_none(),
+                Kind::Constant | Kind::Iterations(_) => false,
+            };
+        let is_whole = segment.steps.is_empty() && stored.relation.is_scan(&segment.plan);
+        let columns = segment.plan.schema().columns();
+        (is_numbered && is_whole && columns.starts_with(&segment.columns)).then_some(*id)
+    }
+
+    /// Returns the rows that `numbered` gives as a plan, with the number under a name of its own.
+    pub fn numbered_rows(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<LogicalPlan> {
+        let mut segment = self.numbered(id, width, names)?;
+        let number = segment.columns.pop().map(|number| Expr::Column(number).alias(names.part("row")));
+        let exprs = segment.columns.into_iter().map(Expr::Column).chain(number).collect();
+        Projection::try_new(exprs, Arc::new(segment.plan)).map(LogicalPlan::Projection)
+    }
+
     /// Adds a residual.
     pub fn add(&mut self, stored: Stored, kind: Kind) -> ResidualId {
         self.residuals.push(Residual { stored, kind });
@@ -187,11 +215,11 @@ impl Residuals {
         Ok(segment)
     }
 
-    /// Returns the same with the number of the row as one more column. A residual has columns between, of the segment that it is
-    /// computed from.
+    /// Returns the same with the number of the row as one more column, though it may be among those of the node already. A residual has
+    /// columns between, of the segment that it is computed from.
     pub fn numbered(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
         let mut segment = self.whole(id, names)?;
-        let row = segment.columns.pop();
+        let row = segment.columns.last().cloned();
         segment.columns.truncate(width);
         segment.columns.extend(row);
         Ok(segment)

@@ -1,0 +1,79 @@
+//! Relations of derivatives below, which a sweep through these computes anew as residuals.
+//!
+//! What the derivatives below know a row by is its number, and rows that are computed twice may come in another order the second time. So
+//! whatever reads such a relation reads the residual that it has become.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::Transformed;
+use datafusion_expr::{Expr, LogicalPlan, Projection, TableScan};
+use std::sync::Arc;
+
+use super::{ResidualId, Residuals};
+use crate::shared_relation::{Replaced, SharedRelation, read_from};
+use crate::vjp::nodes::Node;
+use crate::vjp::segment::Segment;
+use crate::vocabulary::names::Names;
+
+/// A relation, and the residual with its rows.
+pub struct Opened {
+    relation: Arc<SharedRelation>,
+    residual: ResidualId,
+}
+
+impl Residuals {
+    /// Notes that a node, the scan of a relation, is a residual with its rows, of so many columns.
+    pub fn open(&mut self, node: Node, relation: Arc<SharedRelation>, (residual, width): (ResidualId, usize)) {
+        self.know(node, residual, width);
+        self.opened.push(Opened { relation, residual });
+    }
+
+    /// Returns a plan that reads the residuals in the place of the relations that they have become, as the relations in it do.
+    ///
+    /// ```text
+    /// Inner Join: h.∂of = ∂of #2                   Inner Join: h.∂of = ∂of #2
+    ///   TableScan: ∂rows                     ->      TableScan: ∂rows #2
+    ///   TableScan: ∂sums, reads ∂rows                TableScan: ∂sums, reads ∂rows #2
+    /// ```
+    ///
+    /// # Errors
+    /// If the plan cannot be gone through.
+    pub fn read_by(&self, plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+        if self.opened.is_empty() {
+            return Ok(Transformed::no(plan));
+        }
+        self.scanned(plan, names, &mut Replaced::default())
+    }
+
+    #[recursive::recursive]
+    fn scanned(
+        &self,
+        plan: LogicalPlan,
+        names: &mut Names,
+        replaced: &mut Replaced,
+    ) -> Result<Transformed<LogicalPlan>> {
+        plan.transform_down_with_subqueries(|node| {
+            let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+            let Some(relation) = SharedRelation::scanned(scan) else { return Ok(Transformed::no(node)) };
+            if let Some(opened) = self.opened.iter().find(|opened| Arc::ptr_eq(&opened.relation, &relation)) {
+                return read_from(scan, self.rows_of(opened, names)?).map(Transformed::yes);
+            }
+            let other = replaced.by(&relation, |plan, replaced| self.scanned(plan, names, replaced))?;
+            if Arc::ptr_eq(&other, &relation) {
+                return Ok(Transformed::no(node));
+            }
+            let own: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
+            Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source: other.read_as(own), ..scan.clone() })))
+        })
+    }
+
+    /// Returns the rows of a relation, with its columns in their order, from the residual.
+    fn rows_of(&self, Opened { relation, residual }: &Opened, names: &mut Names) -> Result<LogicalPlan> {
+        let width = relation.plan().schema().fields().len();
+        if relation.is_numbered() {
+            return self.numbered_rows(*residual, width, names);
+        }
+        let Segment { plan, columns, .. } = self.reader(*residual, width, names)?;
+        let exprs = columns.into_iter().map(Expr::Column).collect();
+        Projection::try_new(exprs, Arc::new(plan)).map(LogicalPlan::Projection)
+    }
+}
