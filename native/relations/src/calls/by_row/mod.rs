@@ -19,7 +19,8 @@ use crate::plan::pull_up_column::lifted;
 use crate::shared_relation::{SharedRelation, joined_apart, joined_in_place};
 use crate::tangents::tangent::Tangent;
 use crate::vjp::{
-    Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, value, values, with_joins, with_joins_of,
+    Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, reading_residuals, value, values,
+    with_joins, with_joins_of,
 };
 use crate::vocabulary::decorrelated::{decorrelated, decorrelated_beside};
 use crate::vocabulary::identity::is_equal;
@@ -227,7 +228,7 @@ impl ByRow {
         for (number, sweep) in self.sweeps.iter().enumerate() {
             let is_by_number = |swept: &Swept| swept.sweep == number && swept.of.is_some();
             if self.values.iter().flat_map(|value| &value.by).any(is_by_number) {
-                input = sweep.residuals.read_by(input, names)?.data;
+                input = reading_residuals(input, &sweep.residuals, names)?;
             }
         }
         Ok(input)

@@ -7,14 +7,12 @@
 mod framed_sums;
 mod groups;
 mod materialized;
-mod opened;
 mod partials;
 mod rows;
 
 pub use framed_sums::FramedSum;
 pub use groups::{Groups, Members};
 pub use materialized::{PulledBack, Stored};
-use opened::Opened;
 pub use rows::Rows;
 
 use arrow::datatypes::SchemaRef;
@@ -27,6 +25,7 @@ use super::cotangents::RowCotangents;
 use super::nodes::{Node, Nodes};
 use super::row_ids::RowVariable;
 use super::segment::{Leaf, ResidualId, Segment};
+use crate::shared_relation::SharedRelation;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{any_node, draws_itself, non_query_nodes};
 
@@ -104,8 +103,8 @@ pub struct Residuals {
     known: HashMap<usize, (ResidualId, usize)>,
     /// The numbers of those nodes that have exactly one row.
     single: HashSet<usize>,
-    /// The relations of derivatives below that residuals have taken the place of.
-    opened: Vec<Opened>,
+    /// The relations of derivatives below, which have been computed anew as residuals.
+    opened: Vec<(Arc<SharedRelation>, ResidualId)>,
     /// The nodes of the plans that have been looked at.
     pub nodes: Nodes,
     /// What they begin with, if they are those of an iteration.
@@ -144,6 +143,22 @@ impl Residuals {
     /// Notes which residual a node with so many columns is.
     pub fn know(&mut self, node: Node, id: ResidualId, width: usize) {
         self.known.insert(node.id, (id, width));
+    }
+
+    /// Notes that a node, the scan of a relation, is a residual with its rows, of so many columns.
+    pub fn open(&mut self, node: Node, relation: Arc<SharedRelation>, (residual, width): (ResidualId, usize)) {
+        self.know(node, residual, width);
+        self.opened.push((relation, residual));
+    }
+
+    /// Returns whether relations of derivatives below have been computed anew.
+    pub fn has_opened(&self) -> bool {
+        !self.opened.is_empty()
+    }
+
+    /// Returns the residual with the rows of a relation that has been computed anew.
+    pub fn opened(&self, relation: &Arc<SharedRelation>) -> Option<ResidualId> {
+        self.opened.iter().find(|(known, _)| Arc::ptr_eq(known, relation)).map(|(_, residual)| *residual)
     }
 
     /// Notes that a node has exactly one row.

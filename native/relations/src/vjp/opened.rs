@@ -1,0 +1,69 @@
+//! Relations of derivatives below, which a sweep through these computes anew as residuals.
+//!
+//! What the derivatives below know a row by is its number, and rows that are computed twice may come in another order the second time. So
+//! whatever reads such a relation reads the residual that it has become.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::Transformed;
+use datafusion_expr::{Expr, LogicalPlan, Projection, TableScan};
+use std::sync::Arc;
+
+use super::residuals::Residuals;
+use super::segment::{ResidualId, Segment};
+use crate::shared_relation::{Replaced, SharedRelation, read_from};
+use crate::vocabulary::names::Names;
+
+/// Returns a plan that reads the residuals in the place of the relations that they have become, as the relations in it do.
+///
+/// ```text
+/// Inner Join: h.∂of = ∂of #2                   Inner Join: h.∂of = ∂of #2
+///   TableScan: ∂rows                     ->      TableScan: ∂rows #2
+///   TableScan: ∂sums, reads ∂rows                TableScan: ∂sums, reads ∂rows #2
+/// ```
+///
+/// # Errors
+/// If the plan cannot be gone through.
+pub fn reading_residuals(plan: LogicalPlan, residuals: &Residuals, names: &mut Names) -> Result<LogicalPlan> {
+    if !residuals.has_opened() {
+        return Ok(plan);
+    }
+    Ok(scanned(plan, residuals, names, &mut Replaced::default())?.data)
+}
+
+#[recursive::recursive]
+fn scanned(
+    plan: LogicalPlan,
+    residuals: &Residuals,
+    names: &mut Names,
+    replaced: &mut Replaced,
+) -> Result<Transformed<LogicalPlan>> {
+    plan.transform_down_with_subqueries(|node| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        let Some(relation) = SharedRelation::scanned(scan) else { return Ok(Transformed::no(node)) };
+        if let Some(residual) = residuals.opened(&relation) {
+            return read_from(scan, rows_of(&relation, residual, residuals, names)?).map(Transformed::yes);
+        }
+        let other = replaced.by(&relation, |plan, replaced| scanned(plan, residuals, names, replaced))?;
+        if Arc::ptr_eq(&other, &relation) {
+            return Ok(Transformed::no(node));
+        }
+        let own: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
+        Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source: other.read_as(own), ..scan.clone() })))
+    })
+}
+
+/// Returns the rows of a relation, with its columns in their order, from a residual.
+fn rows_of(
+    relation: &SharedRelation,
+    residual: ResidualId,
+    residuals: &Residuals,
+    names: &mut Names,
+) -> Result<LogicalPlan> {
+    let width = relation.plan().schema().fields().len();
+    if relation.is_numbered() {
+        return residuals.numbered_rows(residual, width, names);
+    }
+    let Segment { plan, columns, .. } = residuals.reader(residual, width, names)?;
+    let exprs = columns.into_iter().map(Expr::Column).collect();
+    Projection::try_new(exprs, Arc::new(plan)).map(LogicalPlan::Projection)
+}
