@@ -15,7 +15,7 @@ from datafusion import functions as f
 from xql_ffi import _functions as functions
 from xql_ffi._columns import Columns, Path, check_distinct, named_columns, paths
 from xql_ffi._engine import is_active, way_out
-from xql_ffi._errors import MissingEngineError
+from xql_ffi._errors import MissingEngineError, VariableError
 from xql_ffi._expressions import check_expression, of_expressions, quoted
 from xql_ffi._loss import (
     called,
@@ -253,7 +253,7 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     Raises:
         TypeError: the loss is neither SQL nor a DataFrame, or a column is not given by its name.
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
-        VariableError: the loss does not read one of the columns.
+        VariableError: the loss does not read one of the columns, or one is no column of floats.
         ValueError: the loss has more columns than one; there is no such relation or column; no column is given, or one
             twice, or one without its relation; a relation has a column already that is called as a derivative is; or no
             ``grad`` is registered.
@@ -365,6 +365,10 @@ def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]
                 called_so = f"has a column d_{name} already, as the derivative by {name} is called: rename it"
                 msg = f"{'.'.join(relation)} {called_so}"
                 raise ValueError(msg)
+            if not pa.types.is_floating(kind := schema.field(name).type):
+                column = f"the column {'.'.join(relation)}.{name} is {kind}"
+                msg = f"the variable must be a column of floats; {column}. Convert it in the table, or in a view of it"
+                raise VariableError(msg)
         relations.append(_Relation(relation, schema, names))
     return relations
 

@@ -15,9 +15,9 @@ from datafusion import SessionConfig, SessionContext
 from support.cases import query
 from support.sessions import session
 
-X = {"i": [0, 0, 1, 1, 2], "j": [0, 1, 1, 2, 0], "val": [1.0, 2.0, 3.0, -1.0, 0.5]}
-W = {"j": [0, 1, 2], "g": [0, 0, 1], "val": [1.0, 2.0, -0.5]}
-V = {"i": [0, 1, 2], "val": [1.0, -2.0, 0.25]}
+X: dict[str, list[Any]] = {"i": [0, 0, 1, 1, 2], "j": [0, 1, 1, 2, 0], "val": [1.0, 2.0, 3.0, -1.0, 0.5]}
+W: dict[str, list[Any]] = {"j": [0, 1, 2], "g": [0, 0, 1], "val": [1.0, 2.0, -0.5]}
+V: dict[str, list[Any]] = {"i": [0, 1, 2], "val": [1.0, -2.0, 0.25]}
 H = """h AS (SELECT x.i, SUM(x.val * w.val * w.val * v.val) AS val
     FROM x JOIN w ON x.j = w.j JOIN v ON x.i = v.i GROUP BY x.i)"""
 # More executions than a wrong order would have luck.

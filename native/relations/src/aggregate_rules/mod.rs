@@ -25,7 +25,7 @@ use frame_sums::FrameSum;
 use frames::is_whole;
 use quantiles::{Percentile, is_quantile, keys_of_partitions, ranks, share};
 use without_formula::{DISTINCT_BEFORE, way_without};
-use xql_autodiff::vocabulary::columns::is_volatile;
+use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::is_float;
 
@@ -248,10 +248,13 @@ pub fn arguments(function: &Expr) -> Vec<&Expr> {
 }
 
 /// Returns whether an argument of a window function stays as it is, where others become columns: for some of those of `lag(x, 1 + 1)`
-/// and its like DataFusion takes constants only.
+/// and `quantile_cont(x, 1 - 0.1)` DataFusion takes constants only.
 pub fn stays(argument: &Expr, function: &WindowFunctionDefinition) -> bool {
-    let takes_constants = matches!(function, WindowFunctionDefinition::WindowUDF(_));
-    matches!(argument, Expr::Literal(..)) || takes_constants && argument.column_refs().is_empty()
+    let is_constant = || argument.column_refs().is_empty() && !argument.contains_outer() && !has_subquery(argument);
+    match function {
+        WindowFunctionDefinition::WindowUDF(_) => argument.column_refs().is_empty(),
+        WindowFunctionDefinition::AggregateUDF(_) => is_constant() && !is_volatile(argument),
+    }
 }
 
 /// A call that is differentiated.
