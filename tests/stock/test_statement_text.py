@@ -147,3 +147,25 @@ def test_a_session_of_its_own_catalog() -> None:
     config = SessionConfig().with_default_catalog_and_schema("here", "there")
     ctx = session({"w": {"i": [0, 1, 2], "val": AT.tolist()}}, config=config)
     close(ctx.sql(GRADIENT.replace("FROM w ", "FROM here.there.w ")).to_pydict()["d"], SLOPE)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'SELECT "a.b".i, grad("a.b".val * "a.b".val, "a.b".val) AS d FROM w AS "a.b" ORDER BY "a.b".i',
+        'SELECT " b".i, grad(" b".val * " b".val, " b".val) AS d FROM w AS " b" ORDER BY " b".i',
+        """WITH "a.b" AS (SELECT SUM(val * val) AS l FROM w)
+        SELECT i, grad((SELECT l FROM "a.b"), val) AS d FROM w ORDER BY i""",
+        """WITH "a.b" AS (SELECT i, SUM(val * val) AS l FROM w GROUP BY i)
+        SELECT w.i, grad("a.b".l, w.val) AS d FROM "a.b" JOIN w ON w.i = "a.b".i ORDER BY w.i""",
+        'SELECT q.i, grad("a.b" * "a.b", "a.b") AS d FROM (SELECT i, val AS "a.b" FROM w) AS q ORDER BY i',
+        'SELECT i, grad(val * val, val) AS d FROM "w.w" ORDER BY i',
+        'SELECT i, grad(l, val) AS d FROM dots ORDER BY i',
+    ],
+)  # fmt: skip
+def test_names_with_a_dot_or_a_space(ctx: SessionContext, statement: str) -> None:
+    """As bytes they are other names."""
+    ctx.from_pydict({"i": [0, 1, 2], "val": AT.tolist()}, name='"w.w"')
+    ctx.sql('CREATE VIEW dots AS SELECT "a.b".i, "a.b".val, grad(val * val * val, val) / 3 AS l FROM w AS "a.b"')
+    close(ctx.sql(statement).to_pydict()["d"], 2 * AT)
+    ctx.sql("DROP VIEW dots")

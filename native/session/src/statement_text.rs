@@ -10,6 +10,8 @@
 //! -- is for the host
 //! SELECT * FROM xql_statement_7
 //! ```
+//!
+//! So is a statement with a derivative and a name that `datafusion-proto` 55 writes without its quotes: `FROM w AS "a.b"`.
 
 use datafusion::arrow::datatypes::Schema;
 use datafusion::arrow::ipc::reader::StreamReader;
@@ -22,14 +24,15 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, DFParser, Statement as DFStatement};
-use datafusion::sql::sqlparser::ast::{Query, Statement, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectNamePart, Query, Statement, TableFactor, Visit, Visitor};
 use datafusion_ffi::execution::FFI_TaskContext;
 use datafusion_ffi::table_provider::FFI_TableProvider;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use xql_relations::{has_materialization, has_shared_subplans, replace_parameters, value_as, written_out_size};
+use xql_autodiff::recognize;
+use xql_relations::{has_calls, has_materialization, has_shared_subplans, replace_parameters, value_as, written_out_size};
 
 use crate::codec::{forget, logical_codec};
 use crate::functions::session_functions;
@@ -54,6 +57,8 @@ pub struct StatementText {
     tables: Vec<TableReference>,
     /// Whether it says of a CTE whether that is materialized.
     is_materialized: bool,
+    /// Whether a relation has a name that is another one once it has been encoded.
+    has_ambiguous_name: bool,
     /// The values of its parameters, by their names.
     values: HashMap<String, ScalarAndMetadata>,
 }
@@ -69,7 +74,7 @@ pub struct HostStatement {
 }
 
 impl StatementText {
-    /// Parses a statement. Returns `None` if no name is read several times and no CTE says whether it is materialized.
+    /// Parses a statement. Returns `None` if no name is read several times, none is ambiguous, and no CTE says whether it is materialized.
     ///
     /// # Errors
     /// If there is no such session, or the text is no statement.
@@ -81,12 +86,14 @@ impl StatementText {
             let mut statement = state.sql_to_statement(sql, &state.config().options().sql_parser.dialect)?;
             let Some(query) = find_query(&mut statement) else { return Ok(None) };
             let is_materialized = has_materialization(sql);
-            if !has_repeated_name(query) && !is_materialized {
+            let has_ambiguous_name = has_ambiguous_name(query);
+            if !has_repeated_name(query) && !is_materialized && !has_ambiguous_name {
                 return Ok(None);
             }
             let query = wrap_query(query.clone());
             let tables = state.resolve_table_references(&query)?;
-            Ok(Some(Self { registered, local, host, statement, tables, is_materialized, values: HashMap::new() }))
+            let values = HashMap::new();
+            Ok(Some(Self { registered, local, host, statement, tables, is_materialized, has_ambiguous_name, values }))
         })
     }
 
@@ -134,8 +141,11 @@ impl StatementText {
         let plan = replace_parameters(plan, &self.values)?;
         let schema = Schema::clone(plan.schema().as_arrow());
         let is_planned_here = match is_view(&self.statement) {
-            true => self.is_materialized || written_out_size(&plan)? > LARGE_VIEW,
-            false => has_shared_subplans(&plan, inputs.shares_ctes)?,
+            true => self.is_materialized || self.has_ambiguous_name || written_out_size(&plan)? > LARGE_VIEW,
+            false => {
+                has_shared_subplans(&plan, inputs.shares_ctes)?
+                    || self.has_ambiguous_name && has_calls(&plan, recognize)?
+            }
         };
         if !is_planned_here || has_duplicate_names(&schema) {
             return Ok(None);
@@ -243,6 +253,38 @@ fn has_repeated_name(query: &Query) -> bool {
         }
     }
     query.visit(&mut NameSet(HashSet::new())).is_break()
+}
+
+/// Returns whether a query gives a relation a name that is read as another one once it is encoded without its quotes.
+fn has_ambiguous_name(query: &Query) -> bool {
+    struct AmbiguousName;
+    impl AmbiguousName {
+        fn find<'n>(mut names: impl Iterator<Item = &'n Ident>) -> ControlFlow<()> {
+            let is_ambiguous = |name: &Ident| {
+                name.quote_style.is_some()
+                    && TableReference::parse_str_normalized(&name.value, true) != TableReference::bare(name.value.as_str())
+            };
+            if names.any(is_ambiguous) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    impl Visitor for AmbiguousName {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            Self::find(query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| &cte.alias.name))
+        }
+
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            match factor {
+                TableFactor::Table { alias: Some(alias), .. }
+                | TableFactor::Derived { alias: Some(alias), .. }
+                | TableFactor::NestedJoin { alias: Some(alias), .. } => Self::find([&alias.name].into_iter()),
+                TableFactor::Table { name, .. } => Self::find(name.0.iter().filter_map(ObjectNamePart::as_ident)),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    query.visit(&mut AmbiguousName).is_break()
 }
 
 fn has_duplicate_names(schema: &Schema) -> bool {
