@@ -169,14 +169,21 @@ impl Execution {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 
-    /// Sums all partitions concurrently, until a row of one of them cannot be added.
+    /// Sums all partitions concurrently, until a row of one of them cannot be added. In a session of one partition they are summed one after
+    /// the other as one, as those of a union are.
     async fn sum_partitions(&self) -> Result<Vec<PartitionSums>> {
         let AggregateParams { input, columns, mode, .. } = self.params.as_ref();
         let reservation = MemoryConsumer::new("sums by number").register(self.context.memory_pool());
         let is_over = Arc::new(AtomicBool::new(*mode == Contractions::Fallback));
         let mut running = JoinSet::new();
-        for partition in 0..input.output_partitioning().partition_count() {
-            let stream = input.execute(partition, Arc::clone(&self.context))?;
+        let count = input.output_partitioning().partition_count();
+        let streams = (0..count).map(|partition| input.execute(partition, Arc::clone(&self.context)));
+        let mut streams = streams.collect::<Result<Vec<_>>>()?;
+        if self.context.session_config().target_partitions() == 1 && count > 1 {
+            let whole = stream::iter(streams).flatten();
+            streams = vec![Box::pin(RecordBatchStreamAdapter::new(input.schema(), whole))];
+        }
+        for (partition, stream) in streams.into_iter().enumerate() {
             let summed = PartitionSums {
                 sums: IntegerKeySums::new(columns.clone()),
                 rest: None,

@@ -1,6 +1,7 @@
 //! The physical optimizer rule that finds sums of products.
 
 mod column_reuse;
+mod cross_join;
 mod join_tree;
 mod product;
 mod terms;
@@ -28,11 +29,12 @@ use crate::option::Contractions;
 use crate::spec::{ContractionSpec, GroupKind, InputSpec, KeyEquality, Term};
 use crate::unique_key_join::UniqueKeyJoinExec;
 use crate::version::statistics;
+use cross_join::put_small_side_left;
 use join_tree::{JoinTree, SHAPES, is_shuffle, null_row};
 use terms::{Terms, sum_argument};
 
 /// Replaces the sums of products of a plan by [`ContractionExec`], sums by one or two integer keys by [`IntegerKeyAggregateExec`], and the remaining
-/// joins by integer keys by [`UniqueKeyJoinExec`].
+/// joins by integer keys by [`UniqueKeyJoinExec`]. Small sides of cross joins are put left.
 ///
 /// # Errors
 /// If the plan cannot be rebuilt.
@@ -54,7 +56,7 @@ pub fn contract_sums(plan: Arc<dyn ExecutionPlan>, mode: Contractions) -> Result
     // The joins that are part of no sum.
     let looked_up = contracted.data.transform_down(|node| match UniqueKeyJoinExec::from_hash_join(&node, mode)? {
         Some(lookup) => Ok(Transformed::yes(Arc::new(lookup) as _)),
-        None => Ok(Transformed::no(node)),
+        None => Ok(put_small_side_left(&node)?.map_or_else(|| Transformed::no(node), Transformed::yes)),
     })?;
     Ok(looked_up.data)
 }
