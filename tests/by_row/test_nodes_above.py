@@ -152,3 +152,73 @@ def test_a_key_beside_a_derivative_is_constant() -> None:
     statement = "SELECT grad(h.i * 2.0, w.val) AS a FROM h CROSS JOIN w WHERE grad(h.val, w.val) > 5 ORDER BY h.i"
     found = query(tables("true"), f"WITH {H} {statement}")
     assert found.to_pydict() == {"a": [0.0] * int((BY_W > 5).sum())}
+
+
+N = "n AS (SELECT x.i, SUM(x.val * e.eps * e.eps) AS val FROM x CROSS JOIN e GROUP BY x.i)"
+EPS = 3.0
+SUMS = DENSE.sum(axis=1)
+# By name: statements above WHERE over n and the one row of e, and their rows.
+OWN: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
+    "a product": ("SELECT n.i, grad(n.val * e.eps, e.eps) AS a {} ORDER BY n.i", list(enumerate(SUMS * EPS**2))),
+    "a sum": ("SELECT grad(SUM(n.val * e.eps), e.eps) AS a {} GROUP BY e.eps", [(SUMS.sum() * EPS**2,)]),
+    "beside a window": (
+        "SELECT n.i, grad(n.val * e.eps, e.eps) AS a, SUM(grad(n.val, e.eps)) OVER () AS b {} ORDER BY n.i",
+        [(i, total * EPS**2, SUMS.sum() * 2 * EPS) for i, total in enumerate(SUMS)],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ["true", "false", "fallback"])
+@pytest.mark.parametrize("name", OWN)
+def test_by_the_variable_itself(name: str, way: str) -> None:
+    """Where the function has it, the query beside it is another reference, which does not move with its only cell."""
+    statement, expected = OWN[name]
+    ctx = tables(way)
+    ctx.from_pydict({"eps": [EPS]}, name="e")
+    found = query(ctx, f"WITH {N} {statement.format('FROM n CROSS JOIN e WHERE grad(n.val, e.eps) > 0')}")
+    assert [tuple(row.values()) for row in found.to_pylist()] == [pytest.approx(row, rel=1e-14) for row in expected]
+
+
+@pytest.mark.parametrize("way", ["true", "false", "fallback"])
+@pytest.mark.parametrize(
+    "above", ["", ", SUM(grad(h.val, a.val)) OVER () AS t", ", grad((SELECT SUM(val) FROM h), w.val) AS t"]
+)
+@pytest.mark.parametrize("where", ["", " WHERE grad(h.val, w.val) <> 0"])
+def test_two_references(way: str, above: str, where: str) -> None:
+    """Each is a variable of its own, also where both are one row."""
+    statement = f"""SELECT h.i, w.j, a.j AS k, grad(h.val * a.val, w.val) AS e, grad(w.val * a.val, w.val) AS f,
+        SUM(grad(h.val * a.val, w.val)) OVER (PARTITION BY h.i, w.j, a.j) AS g{above}
+        FROM h CROSS JOIN w CROSS JOIN w a{where} ORDER BY h.i, w.j, k"""
+    found = query(tables(way), f"WITH {H} {statement}").to_pylist()
+    there = [(i, j, k) for i in range(3) for j in range(3) for k in range(3) if BY_W[i, j] or not where]
+    expected = [(*at, BY_W[at[0], at[1]] * WEIGHTS[at[2]], WEIGHTS[at[2]]) for at in there]
+    assert [tuple(row.values())[:5] for row in found] == [pytest.approx(row, rel=1e-14) for row in expected]
+    assert [row["g"] for row in found] == pytest.approx([row[3] for row in expected], rel=1e-14)
+
+
+@pytest.mark.parametrize("way", ["true", "false"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "h.i, w.j",
+        "h.i, w.j, h.val AS a, w.val AS b",
+        "h.i, w.j, h.val AS pv",
+        "h.i, w.j, grad(h.val, w.val) AS d, w.val AS b",
+    ],
+)
+def test_order_by_what_the_select_list_renames(way: str, columns: str) -> None:
+    found = query(tables(way), f"WITH {H} SELECT {columns} FROM h CROSS JOIN w ORDER BY grad(h.val, w.val), 1, 2")
+    expected = sorted((BY_W[i, j] + 0.0, i, j) for i in range(3) for j in range(3))
+    assert [(row["i"], row["j"]) for row in found.to_pylist()] == [(i, j) for _, i, j in expected]
+
+
+def test_a_second_derivative_of_two_references() -> None:
+    """The gradient within reads its relation twice, as a union of two residuals."""
+    loss = "(SELECT SUM(a.val * b.val * b.val) FROM w a CROSS JOIN w b)"
+    gradient = f"WITH g AS (SELECT j, grad({loss}, val) AS d FROM w)"
+    statement = f"{gradient} SELECT grad((SELECT SUM(d) FROM g), val) AS e FROM w ORDER BY j"
+    total, count = WEIGHTS.sum(), len(WEIGHTS)
+    # The gradient is sum(w^2) + 2 * w * sum(w).
+    expected = 2 * count * WEIGHTS + 2 * total + 2 * total
+    for way in ("true", "false"):
+        assert query(tables(way), statement).to_pydict()["e"] == pytest.approx(expected, rel=1e-14)

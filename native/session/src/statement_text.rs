@@ -32,7 +32,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xql_autodiff::recognize;
-use xql_relations::{has_calls, has_materialization, has_shared_subplans, replace_parameters, value_as, written_out_size};
+use xql_relations::{
+    has_calls, has_materialization, has_shared_subplans, replace_parameters, value_as, written_out_size,
+};
 
 use crate::codec::{forget, logical_codec};
 use crate::functions::session_functions;
@@ -262,7 +264,8 @@ fn has_ambiguous_name(query: &Query) -> bool {
         fn find<'n>(mut names: impl Iterator<Item = &'n Ident>) -> ControlFlow<()> {
             let is_ambiguous = |name: &Ident| {
                 name.quote_style.is_some()
-                    && TableReference::parse_str_normalized(&name.value, true) != TableReference::bare(name.value.as_str())
+                    && TableReference::parse_str_normalized(&name.value, true)
+                        != TableReference::bare(name.value.as_str())
             };
             if names.any(is_ambiguous) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }

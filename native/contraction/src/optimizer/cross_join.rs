@@ -10,7 +10,7 @@ use datafusion_physical_plan::joins::CrossJoinExec;
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use std::sync::Arc;
 
-use super::repartition;
+use super::join_tree::repartition;
 use crate::version::statistics;
 
 /// The most rows of a small side. If the guess was right, and the other side is smaller still, there are so many batches.

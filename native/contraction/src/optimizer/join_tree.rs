@@ -4,9 +4,9 @@ use arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{JoinSide, JoinType, NullEquality, Result, internal_err};
-use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::utils::collect_columns;
+use datafusion_physical_expr::{Partitioning, PhysicalExpr};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion_physical_plan::joins::HashJoinExec;
@@ -51,6 +51,14 @@ pub struct JoinTree {
     pub extension: Option<NullExtension>,
     /// The plan over leaves that are still to be bound.
     pub plan: Arc<dyn ExecutionPlan>,
+}
+
+/// Repartitions the rows of a plan with one partition.
+pub fn repartition(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Result<Arc<dyn ExecutionPlan>> {
+    match partitioning.partition_count() {
+        1 => Ok(plan),
+        _ => Ok(Arc::new(RepartitionExec::try_new(plan, partitioning)?)),
+    }
 }
 
 /// Returns whether a node only redistributes rows among partitions.

@@ -15,7 +15,6 @@ use datafusion_physical_expr::{Partitioning, PhysicalExpr, conjunction_opt};
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::projection::ProjectionExec;
-use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ use crate::spec::{ContractionSpec, GroupKind, InputSpec, KeyEquality, Term};
 use crate::unique_key_join::UniqueKeyJoinExec;
 use crate::version::statistics;
 use cross_join::put_small_side_left;
-use join_tree::{JoinTree, SHAPES, is_shuffle, null_row};
+use join_tree::{JoinTree, SHAPES, is_shuffle, null_row, repartition};
 use terms::{Terms, sum_argument};
 
 /// Replaces the sums of products of a plan by [`ContractionExec`], sums by one or two integer keys by [`IntegerKeyAggregateExec`], and the remaining
@@ -72,14 +71,6 @@ fn replace_top(plan: Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Arc<d
             with_children(&plan, vec![below])
         }
         _ => Ok(plan),
-    }
-}
-
-/// Repartitions the rows of a plan with one partition.
-fn repartition(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Result<Arc<dyn ExecutionPlan>> {
-    match partitioning.partition_count() {
-        1 => Ok(plan),
-        _ => Ok(Arc::new(RepartitionExec::try_new(plan, partitioning)?)),
     }
 }
 

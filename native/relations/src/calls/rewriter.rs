@@ -22,7 +22,7 @@ use super::split_aggregate_calls::calls_above;
 use super::tangent_cache::Inputs;
 use crate::fixed_points::FixedPoints;
 use crate::jvp::SharedTangents;
-use crate::shared_relation::{SharedRelation, common_inlined};
+use crate::shared_relation::{SharedRelation, common_inlined, joined_in_place};
 use crate::version::recursive_query;
 use crate::vjp::Sweeping;
 use crate::vocabulary::names::{Names, restore};
@@ -288,7 +288,8 @@ impl Differentiation {
         if foreign || plan.inputs().is_empty() || !has_call(&plan, self.context.recognize)? {
             return Ok(Transformed::no(plan));
         }
-        let (plan, inputs) = without_inputs(plan)?;
+        // Calls look into the joins that nodes below have planned apart.
+        let (plan, inputs) = without_inputs(joined_in_place(plan)?)?;
         let mut inputs = Inputs::of(inputs);
         inputs.by_row = by_row;
         if let [input] = inputs.plans.as_mut_slice() {

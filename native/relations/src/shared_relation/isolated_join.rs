@@ -2,11 +2,12 @@
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{JoinType, Result};
-use datafusion_expr::{Expr, LogicalPlan};
+use datafusion_expr::expr_rewriter::replace_col;
+use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 
-use super::relation::{SharedRelation, read_from};
+use super::relation::SharedRelation;
 use crate::vocabulary::names::{Names, columns, named, under_names_of};
 use crate::vocabulary::nodes::any_part;
 
@@ -30,15 +31,33 @@ pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<
     under_names_of(&schema, relation.scan()?).map(Transformed::yes)
 }
 
-/// Returns a plan with joins that are planned apart where they were before, if nodes in them are looked for: a node above that has calls,
-/// too, looks into the queries in FROM that stand there.
+/// Returns a plan, and its subqueries, with joins that are planned apart where they were before: a node above that has calls, too, looks into
+/// them.
 ///
 /// # Errors
 /// If the plan cannot be gone through.
-pub fn joined_in_place(plan: LogicalPlan, is_looked_for: &dyn Fn(&LogicalPlan) -> bool) -> Result<LogicalPlan> {
-    let joined = SharedRelation::replace_scans(plan, &|scan, relation| {
-        let is_replaced = relation.is_part() && SharedRelation::any_node_in(relation.plan(), is_looked_for)?;
-        is_replaced.then(|| read_from(scan, relation.plan().clone())).transpose()
+pub fn joined_in_place(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let joined = plan.transform_down_with_subqueries(|node| {
+        let LogicalPlan::Projection(reader) = &node else { return Ok(Transformed::no(node)) };
+        let apart = SharedRelation::scanned_by(&reader.input).filter(|relation| relation.is_part());
+        let Some(LogicalPlan::Projection(named)) = apart.as_ref().map(|relation| relation.plan()) else {
+            return Ok(Transformed::no(node));
+        };
+        // Under the names that the columns had: those that a gradient by row has added are known by theirs.
+        let (scanned, below) = (reader.input.schema().columns(), named.input.schema().columns());
+        let names = scanned.iter().zip(&below).collect();
+        let exprs = reader.expr.iter().zip(reader.schema.iter()).map(|(expr, (table, field))| {
+            let expr = replace_col(expr.clone().unalias(), &names)?;
+            Ok(expr.alias_qualified(table.cloned(), field.name()))
+        });
+        let exprs = exprs.collect::<Result<Vec<_>>>()?;
+        let projection = Projection::try_new(exprs, Arc::clone(&named.input))?;
+        let is_whole = named.input.schema().iter().eq(reader.schema.iter());
+        Ok(Transformed::yes(if is_whole {
+            Arc::unwrap_or_clone(projection.input)
+        } else {
+            LogicalPlan::Projection(projection)
+        }))
     })?;
     Ok(joined.data)
 }

@@ -20,6 +20,7 @@ pub type ResidualId = usize;
 
 /// A plan in which every row comes from at most one row of each leaf. Its columns have names that no other column of the
 /// statement has.
+#[derive(Clone)]
 pub struct Segment {
     /// The plan.
     pub plan: LogicalPlan,
@@ -36,6 +37,7 @@ pub struct Segment {
 }
 
 /// A column that varies, and what computes it.
+#[derive(Clone)]
 pub struct Step {
     /// The name of the column.
     pub output: String,
@@ -44,6 +46,7 @@ pub struct Step {
 }
 
 /// A residual that a segment reads.
+#[derive(Clone)]
 pub struct Leaf {
     /// The residual.
     pub residual: ResidualId,

@@ -3,7 +3,6 @@
 pub mod decorrelated;
 pub mod expressions;
 pub mod identity;
-pub mod items;
 pub mod names;
 pub mod nodes;
 pub mod nullable_wrapper;

@@ -1,5 +1,6 @@
 //! Calls by columns of relations that scalar subqueries in them read.
 
+mod items;
 mod row_gradient;
 mod value_sources;
 mod variables;
@@ -16,7 +17,7 @@ use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
 use crate::jvp::SweptQuery;
 use crate::plan::pull_up_column::lifted;
-use crate::shared_relation::{SharedRelation, joined_apart, joined_in_place};
+use crate::shared_relation::joined_apart;
 use crate::tangents::tangent::Tangent;
 use crate::vjp::{
     Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, reading_residuals, value, values,
@@ -26,6 +27,7 @@ use crate::vocabulary::decorrelated::{decorrelated, decorrelated_beside};
 use crate::vocabulary::identity::is_equal;
 use crate::vocabulary::names::{Names, columns, with_columns};
 use crate::vocabulary::operators::Recognize;
+use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::{beside, sources_of};
 
 pub use row_gradient::null_with;
@@ -39,8 +41,6 @@ pub struct ByRow {
     /// The queries in FROM that calls differentiate.
     items: Vec<TableReference>,
     sweeping: Sweeping,
-    /// Whether no node below has variables by row. Only the lowest of several nodes has pairs of rows joined apart.
-    is_lowest: bool,
     /// The queries that gradients go through.
     pub swept: Vec<SweptQuery>,
 }
@@ -99,8 +99,7 @@ impl ByRow {
         let mut plan = plan;
         let InCalls { columns, items } = found(&plan, recognize)?;
         let mut relations = by_relation(columns);
-        let is_lowest = !relations.is_empty() && is_lowest(&plan)?;
-        let mut by_row = Self { items, sweeping, is_lowest, ..Self::default() };
+        let mut by_row = Self { items, sweeping, ..Self::default() };
         if !relations.is_empty() && !sweeping.keeps_zeros {
             by_row.sweeping.keeps_zeros = is_beyond_arithmetic(&plan, recognize, &by_row.items)?;
         }
@@ -203,11 +202,6 @@ impl ByRow {
         if self.is_empty() {
             return Ok(input);
         }
-        let input = joined_in_place(input, &|node| match node {
-            LogicalPlan::Join(join) => decorrelated(join).is_some(),
-            LogicalPlan::SubqueryAlias(alias) => self.items.contains(&alias.alias),
-            _ => false,
-        })?;
         if decorrelated_beside(&input).is_empty() && self.items.is_empty() {
             return Ok(input);
         }
@@ -257,18 +251,26 @@ impl ByRow {
         item: &TableReference,
         names: &mut Names,
     ) -> Result<LogicalPlan> {
-        let is_of_item = |(_, (table, _)): &(usize, (Option<&TableReference>, _))| *table == Some(item);
-        let Some(index) = plan.schema().iter().enumerate().find(is_of_item).map(|(index, _)| index) else {
-            return internal_err!("{item} is no query in FROM");
-        };
+        let mut index = None;
+        for column in 0..plan.schema().fields().len() {
+            if index.is_none() && column_of(&plan, column, item)?.is_some() {
+                index = Some(column);
+            }
+        }
+        let Some(index) = index else { return internal_err!("{item} is no query in FROM") };
         let before = self.values.len();
         let (plan, of) = lifted(plan, index, names, &mut |node, _, names| match node {
             LogicalPlan::SubqueryAlias(alias) if alias.alias == *item => self.numbered(alias, names),
             _ => Ok(None),
         })?;
-        // A projection above, as one around another derivative, has the number under a name of its own.
-        for swept in self.values[before..].iter_mut().flat_map(|value| &mut value.by) {
-            swept.of = Some(of.clone());
+        // A projection above, as a select list below ORDER BY, has the number and the columns under names of its own.
+        for Value { column, by, .. } in self.values.split_off(before) {
+            for named in names_of(&plan, &column, item)? {
+                let renamed =
+                    |known: &Swept| Swept::new(known.sweep, known.segment.clone(), Some(of.clone()), known.sweeping);
+                let by = by.iter().map(renamed).collect();
+                self.values.push(Value { subquery: None, is_of_item: true, column: named, by });
+            }
         }
         Ok(plan)
     }
@@ -393,7 +395,7 @@ impl ByRow {
     /// Returns the input of the node once all calls are replaced. Joins of rows by their numbers are planned apart, if sums of products
     /// are: until then calls look into the input for what their variables and directions originate in.
     pub fn finished(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
-        let is_apart = |swept: &Swept| swept.is_looked_up && (swept.of.is_none() || self.is_lowest);
+        let is_apart = |swept: &Swept| swept.is_looked_up;
         let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(is_apart);
         if !self.sweeping.contracts || !is_looked_up {
             return Ok(input);
@@ -482,8 +484,33 @@ fn swept_queries<'q>(rows: &'q [RowVariable], query: &'q Arc<LogicalPlan>) -> im
     rows.iter().map(|rows| SweptQuery { rows: Arc::clone(rows.relation()), query: Arc::clone(query) })
 }
 
-/// Returns whether no node below one has calls by row, which leave relations that are not the statement's own.
-fn is_lowest(plan: &LogicalPlan) -> Result<bool> {
-    let is_added = |relation: Arc<SharedRelation>| !relation.is_common();
-    Ok(!plan.exists(|node| Ok(SharedRelation::scanned_by(node).is_some_and(is_added)))?)
+/// Returns the columns of a plan that are a column of a query in FROM, by the names that they have there.
+fn names_of(plan: &LogicalPlan, column: &Column, item: &TableReference) -> Result<Vec<Column>> {
+    if plan.schema().has_column(column) {
+        return Ok(vec![column.clone()]);
+    }
+    let mut found = vec![];
+    for index in 0..plan.schema().fields().len() {
+        if column_of(plan, index, item)?.is_some_and(|known| known == *column) {
+            found.push(Column::from(plan.schema().qualified_field(index)));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the column of a query in FROM that a column of a plan is.
+fn column_of(plan: &LogicalPlan, index: usize, item: &TableReference) -> Result<Option<Column>> {
+    if matches!(plan, LogicalPlan::SubqueryAlias(alias) if alias.alias == *item) {
+        return Ok(Some(Column::from(plan.schema().qualified_field(index))));
+    }
+    let Origin::Below(sources) = origin(plan, index)? else { return Ok(None) };
+    let inputs = plan.inputs();
+    for (number, below) in sources {
+        if let Some(input) = inputs.get(number)
+            && let Some(found) = column_of(input, below, item)?
+        {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }

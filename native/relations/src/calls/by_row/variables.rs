@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::is_float;
 
+use super::items::computed_beside;
 use super::value_sources::computes_value_from;
 use crate::shared_relation::SharedRelation;
 use crate::vjp::{Reference, Residuals, RowCotangents, RowVariable, Segment, Sweeping, gradients};
 use crate::vocabulary::decorrelated::{decorrelated_beside, queries_read};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::Relation;
-use crate::vocabulary::items::computed_beside;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::operators::{Recognize, is_call};

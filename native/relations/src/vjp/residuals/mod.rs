@@ -176,7 +176,7 @@ impl Residuals {
         self.residuals.get(id).is_some_and(|residual| residual.stored.relation.is_numbered())
     }
 
-    /// Returns the residual whose rows and first columns a segment has, all of them as they are.
+    /// Returns the residual whose rows a segment has as they are, with its first columns and all that vary.
     pub fn read_whole(&self, segment: &Segment) -> Option<ResidualId> {
         let [Leaf { residual: id, .. }] = segment.leaves.as_slice() else { return None };
         let Residual { stored, kind } = self.residuals.get(*id)?;
@@ -187,8 +187,9 @@ impl Residuals {
                 Kind::Constant | Kind::Iterations(_) => false,
             };
         let is_whole = segment.steps.is_empty() && stored.relation.is_scan(&segment.plan);
+        let has_varying = stored.varying.iter().all(|position| *position < segment.columns.len());
         let columns = segment.plan.schema().columns();
-        (is_numbered && is_whole && columns.starts_with(&segment.columns)).then_some(*id)
+        (is_numbered && is_whole && has_varying && columns.starts_with(&segment.columns)).then_some(*id)
     }
 
     /// Returns the rows that `numbered` gives as a plan, with the number under a name of its own.

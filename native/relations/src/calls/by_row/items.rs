@@ -9,10 +9,12 @@ use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, SubqueryAlias};
 use xql_autodiff::vocabulary::columns::columns_followed;
 
-use super::decorrelated::decorrelated;
-use super::identity::{Relation, is_same};
-use super::nodes::{any_node_behind, shown};
-use super::source::{Source, sources_of};
+use crate::shared_relation::SharedRelation;
+use crate::vocabulary::decorrelated::decorrelated;
+use crate::vocabulary::identity::{Relation, is_same};
+use crate::vocabulary::nodes::{any_node_behind, shown};
+use crate::vocabulary::origin::{Origin, origin};
+use crate::vocabulary::source::{Source, sources_of};
 
 /// A query in FROM.
 struct Item<'p> {
@@ -66,7 +68,9 @@ pub fn computed_beside<'p>(
     for column in columns_followed(expression) {
         let Some(index) = input.schema().maybe_index_of_column(&column) else { continue };
         let sources = sources_of(input, index)?;
-        let is_of = |item: &Item, source: &Source| source.path.iter().rev().zip(&item.path).all(|(a, b)| a == b);
+        let is_of = |item: &Item, source: &Source| {
+            source.path.len() >= item.path.len() && source.path.iter().rev().zip(&item.path).all(|(a, b)| a == b)
+        };
         let has_variable = |item: &Item| is_of(item, variable);
         for source in &sources {
             let is_beside_variable = source.path == variable.path && is_same(&source.origin, &variable.origin);
@@ -115,5 +119,26 @@ fn is_computed_from(alias: &SubqueryAlias, relation: &Relation) -> Result<bool> 
     if matches!(query, LogicalPlan::Subquery(_)) {
         return Ok(false);
     }
-    Ok(!is_same(query, &relation.node) && relation.is_read_in(&alias.input)?)
+    Ok(!is_same(unnumbered(query), &relation.node) && relation.is_read_in(&alias.input)?)
+}
+
+/// Returns the numbered rows of a relation that a projection stands for, with all of their columns in order; otherwise the plan itself.
+fn unnumbered(plan: &LogicalPlan) -> &LogicalPlan {
+    let mut rows = plan;
+    while let LogicalPlan::Projection(projection) = rows {
+        rows = &projection.input;
+    }
+    let Some(relation) = SharedRelation::scanned_by(rows).filter(|relation| relation.is_numbered()) else {
+        return plan;
+    };
+    let mut passes_on = plan;
+    while let LogicalPlan::Projection(projection) = passes_on {
+        let is_whole = (0..relation.plan().schema().fields().len())
+            .all(|index| origin(passes_on, index).is_ok_and(|origin| origin == Origin::Below(vec![(0, index)])));
+        if !is_whole {
+            return plan;
+        }
+        passes_on = &projection.input;
+    }
+    rows
 }
