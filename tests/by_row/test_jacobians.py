@@ -6,6 +6,7 @@ The derivatives are those by differences: one cell of the variable is moved, and
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pytest
-from datafusion import SessionContext
+from datafusion import SessionConfig, SessionContext
 
 import xql_ffi
 from support.cases import query
@@ -310,3 +311,28 @@ def test_rows_that_nothing_tells_apart(ctx: SessionContext) -> None:
         found.matrix()
     found = xql_ffi.jacobian(ctx, "SELECT SUM(val * val) AS val FROM w", "w.val", keys=["j"])
     assert math.isclose(found.matrix().sum(), 2 * sum(CELLS))
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_the_small_side_of_a_cross_join_is_held(partitions: int) -> None:
+    """A cross join makes a batch for each row that it holds, and DataFusion guesses how many rows groups are."""
+    samples, weights = np.indices((40, 3))
+    values = np.linspace(-1, 1, samples.size).tolist()
+    x = {"i": samples.ravel().tolist(), "j": weights.ravel().tolist(), "val": values}
+    config = SessionConfig().with_target_partitions(partitions)
+    ctx = session({"x": x, "w": {"j": [0, 1, 2], "val": [0.1, 0.2, 0.3]}}, config=config)
+    h = "h AS (SELECT x.i, SUM(x.val * w.val) AS val FROM x JOIN w ON x.j = w.j GROUP BY x.i)"
+    statement = f"WITH {h} SELECT h.i, w.j, grad(h.val, w.val) AS d FROM h CROSS JOIN w"
+    analyzed = ctx.sql(f"EXPLAIN ANALYZE {statement}").to_pydict()["plan"][0]
+    assert re.search(r"CrossJoinExec.*build_input_rows=3\b", analyzed)
+    found = query(ctx, f"{statement} ORDER BY h.i, w.j").to_pydict()
+    assert found == {**{name: x[name] for name in "ij"}, "d": pytest.approx(values, rel=1e-14)}
+
+
+@pytest.mark.parametrize("keys", [[3, 1, 2], [1, 2, 3], [1, None, 2]])
+def test_the_order_of_rows(keys: list[int | None]) -> None:
+    """Rows that are in the order of their keys are not sorted again."""
+    ctx = session({"w": {"a": [1, 1, 0], "j": keys, "val": [1.0, 2.0, 3.0]}})
+    found = xql_ffi.jacobian(ctx, "SELECT a, j, val * val AS v FROM w", "w.val")
+    rows = [tuple(row.values())[:2] for row in found.rows.to_pylist()]
+    assert rows == sorted(zip([1, 1, 0], keys, strict=True), key=lambda row: (row[0], row[1] is None, row[1]))
