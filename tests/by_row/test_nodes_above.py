@@ -222,3 +222,19 @@ def test_a_second_derivative_of_two_references() -> None:
     expected = 2 * count * WEIGHTS + 2 * total + 2 * total
     for way in ("true", "false"):
         assert query(tables(way), statement).to_pydict()["e"] == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("way", ["true", "false"])
+def test_a_view_by_two_names(way: str) -> None:
+    """Below the other name of a view stands the view's own."""
+    ctx = tables(way)
+    ctx.sql("CREATE VIEW s AS SELECT j, val * val AS val FROM w")
+    statement = """SELECT t.j AS k, s.j, w.j AS i, grad(s.val, w.val) AS a, grad(t.val, w.val) AS b,
+        SUM(grad(s.val, w.val)) OVER (PARTITION BY s.j) AS c
+        FROM w CROSS JOIN s t CROSS JOIN s ORDER BY grad(s.val * 2, w.val) + 0.0, k, s.j, i"""
+    slopes = np.diag(2 * WEIGHTS)
+    rows = [
+        (k, j, i, slopes[j, i], slopes[k, i], 3 * slopes[j, j]) for k in range(3) for j in range(3) for i in range(3)
+    ]
+    found = query(ctx, statement).to_pylist()
+    assert [tuple(row.values()) for row in found] == sorted(rows, key=lambda row: (row[3], *row[:3]))

@@ -500,8 +500,10 @@ fn names_of(plan: &LogicalPlan, column: &Column, item: &TableReference) -> Resul
 
 /// Returns the column of a query in FROM that a column of a plan is.
 fn column_of(plan: &LogicalPlan, index: usize, item: &TableReference) -> Result<Option<Column>> {
-    if matches!(plan, LogicalPlan::SubqueryAlias(alias) if alias.alias == *item) {
-        return Ok(Some(Column::from(plan.schema().qualified_field(index))));
+    // Another name of a view has the name of the view below it.
+    if let LogicalPlan::SubqueryAlias(alias) = plan {
+        let is_it = alias.alias == *item;
+        return Ok(is_it.then(|| Column::from(plan.schema().qualified_field(index))));
     }
     let Origin::Below(sources) = origin(plan, index)? else { return Ok(None) };
     let inputs = plan.inputs();
