@@ -203,6 +203,7 @@ def test_two_references(way: str, above: str, where: str) -> None:
         "h.i, w.j",
         "h.i, w.j, h.val AS a, w.val AS b",
         "h.i, w.j, h.val AS pv",
+        "h.i, w.j, h.val AS pv, h.val",
         "h.i, w.j, grad(h.val, w.val) AS d, w.val AS b",
     ],
 )

@@ -176,10 +176,10 @@ impl Execution {
         let reservation = MemoryConsumer::new("sums by number").register(self.context.memory_pool());
         let is_over = Arc::new(AtomicBool::new(*mode == Contractions::Fallback));
         let mut running = JoinSet::new();
-        let count = input.output_partitioning().partition_count();
-        let streams = (0..count).map(|partition| input.execute(partition, Arc::clone(&self.context)));
+        let partitions = 0..input.output_partitioning().partition_count();
+        let streams = partitions.map(|partition| input.execute(partition, Arc::clone(&self.context)));
         let mut streams = streams.collect::<Result<Vec<_>>>()?;
-        if self.context.session_config().target_partitions() == 1 && count > 1 {
+        if self.context.session_config().target_partitions() == 1 && streams.len() > 1 {
             let whole = stream::iter(streams).flatten();
             streams = vec![Box::pin(RecordBatchStreamAdapter::new(input.schema(), whole))];
         }

@@ -38,14 +38,14 @@ pub fn put_small_side_left(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<d
     // A parent may rely on the number of partitions, which is that of the right side.
     let partitions = join.right().output_partitioning().partition_count();
     let apart = join.left().downcast_ref::<CoalescePartitionsExec>().map(CoalescePartitionsExec::input);
-    let whole = apart.filter(|left| left.output_partitioning().partition_count() == partitions);
+    let many = apart.filter(|left| left.output_partitioning().partition_count() == partitions).unwrap_or(join.left());
     let few: Arc<dyn ExecutionPlan> = match partitions {
         1 => Arc::clone(join.right()),
         _ => Arc::new(CoalescePartitionsExec::new(Arc::clone(join.right()))),
     };
-    let exchanged = CrossJoinExec::new(Arc::clone(whole.unwrap_or(join.left())), few).swap_inputs()?;
-    match whole {
-        Some(_) => Ok(Some(exchanged)),
-        None => repartition(exchanged, Partitioning::RoundRobinBatch(partitions)).map(Some),
+    let exchanged = CrossJoinExec::new(Arc::clone(many), few).swap_inputs()?;
+    if exchanged.output_partitioning().partition_count() == partitions {
+        return Ok(Some(exchanged));
     }
+    repartition(exchanged, Partitioning::RoundRobinBatch(partitions)).map(Some)
 }

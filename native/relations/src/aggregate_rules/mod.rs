@@ -250,11 +250,9 @@ pub fn arguments(function: &Expr) -> Vec<&Expr> {
 /// Returns whether an argument of a window function stays as it is, where others become columns: for some of those of `lag(x, 1 + 1)`
 /// and `quantile_cont(x, 1 - 0.1)` DataFusion takes constants only.
 pub fn stays(argument: &Expr, function: &WindowFunctionDefinition) -> bool {
-    let is_constant = || argument.column_refs().is_empty() && !argument.contains_outer() && !has_subquery(argument);
-    match function {
-        WindowFunctionDefinition::WindowUDF(_) => argument.column_refs().is_empty(),
-        WindowFunctionDefinition::AggregateUDF(_) => is_constant() && !is_volatile(argument),
-    }
+    let is_constant = !argument.contains_outer() && !has_subquery(argument) && !is_volatile(argument);
+    let takes_constants = matches!(function, WindowFunctionDefinition::WindowUDF(_));
+    argument.column_refs().is_empty() && (takes_constants || is_constant)
 }
 
 /// A call that is differentiated.

@@ -100,10 +100,7 @@ impl Differentiation {
         if self.context.rounds && has_call(&plan, self.context.recognize)? {
             check_rounded(&plan)?;
         }
-        let mut by_row = ByRow::default();
-        // Its columns before it has numbers of rows as well.
-        let mut schema = None;
-        calls_above(plan, self.context.recognize)?
+        let written = calls_above(plan, self.context.recognize)?
             .transform_data(|plan| conditions_apart(plan, self.context.recognize, &mut self.context.names))?
             .transform_data(|plan| {
                 let Context { recognize, names, zeros, .. } = &mut self.context;
@@ -112,9 +109,12 @@ impl Differentiation {
             .transform_data(|plan| self.inputs_inlined(plan))?
             .transform_data(|plan| shadowed_bound(plan, self.context.recognize))?
             .transform_data(|plan| subqueries_beside(plan, self.context.recognize))?
-            .transform_data(|plan| self.inputs_inlined(plan))?
+            .transform_data(|plan| self.inputs_inlined(plan))?;
+        // Its columns before it has numbers of rows as well.
+        let schema = Arc::clone(written.data.schema());
+        let mut by_row = ByRow::default();
+        written
             .transform_data(|plan| {
-                schema = Some(Arc::clone(plan.schema()));
                 let (plan, found) = self.numbered(plan)?;
                 let transformed = !found.is_empty();
                 by_row = found;
@@ -122,10 +122,7 @@ impl Differentiation {
             })?
             .transform_data(|plan| self.children(plan))?
             .transform_data(|plan| self.subqueries(plan))?
-            .transform_data(|plan| {
-                let schema = schema.unwrap_or_else(|| Arc::clone(plan.schema()));
-                self.node(plan, &schema, by_row)
-            })
+            .transform_data(|plan| self.node(plan, &schema, by_row))
     }
 
     /// Returns the branches of a union whose derivatives are one sweep.

@@ -44,6 +44,9 @@ pub fn joined_in_place(plan: LogicalPlan) -> Result<LogicalPlan> {
             return Ok(Transformed::no(node));
         };
         // Under the names that the columns had: those that a gradient by row has added are known by theirs.
+        if named.input.schema().iter().eq(reader.schema.iter()) {
+            return Ok(Transformed::yes(named.input.as_ref().clone()));
+        }
         let (scanned, below) = (reader.input.schema().columns(), named.input.schema().columns());
         let names = scanned.iter().zip(&below).collect();
         let exprs = reader.expr.iter().zip(reader.schema.iter()).map(|(expr, (table, field))| {
@@ -52,12 +55,7 @@ pub fn joined_in_place(plan: LogicalPlan) -> Result<LogicalPlan> {
         });
         let exprs = exprs.collect::<Result<Vec<_>>>()?;
         let projection = Projection::try_new(exprs, Arc::clone(&named.input))?;
-        let is_whole = named.input.schema().iter().eq(reader.schema.iter());
-        Ok(Transformed::yes(if is_whole {
-            Arc::unwrap_or_clone(projection.input)
-        } else {
-            LogicalPlan::Projection(projection)
-        }))
+        Ok(Transformed::yes(LogicalPlan::Projection(projection)))
     })?;
     Ok(joined.data)
 }

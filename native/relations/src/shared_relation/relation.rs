@@ -258,6 +258,12 @@ impl SharedRelation {
         self.scan_of(&self.read_as(names))
     }
 
+    /// Returns a scan of it in the place of a scan of a relation with the same columns, under the names that they have there.
+    pub fn scan_in_place_of(self: &Arc<Self>, scan: TableScan) -> TableScan {
+        let names: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
+        TableScan { source: self.read_as(names), ..scan }
+    }
+
     /// Returns a scan of a table that [`read_as`](Self::read_as) has given.
     pub fn scan_of(&self, source: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
         // DataFusion's builder would write out what is read in the place of its reader.

@@ -54,8 +54,7 @@ impl Replaced {
         if Arc::ptr_eq(&other, &relation) {
             return Ok(Transformed::no(scan));
         }
-        let names: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
-        Ok(Transformed::yes(TableScan { source: other.read_as(names), ..scan }))
+        Ok(Transformed::yes(other.scan_in_place_of(scan)))
     }
 }
 

@@ -5,11 +5,10 @@
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::Transformed;
-use datafusion_expr::{Expr, LogicalPlan, Projection, TableScan};
+use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
 use super::residuals::Residuals;
-use super::segment::{ResidualId, Segment};
 use crate::shared_relation::{Replaced, SharedRelation, read_from};
 use crate::vocabulary::names::Names;
 
@@ -41,29 +40,13 @@ fn scanned(
         let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
         let Some(relation) = SharedRelation::scanned(scan) else { return Ok(Transformed::no(node)) };
         if let Some(residual) = residuals.opened(&relation) {
-            return read_from(scan, rows_of(&relation, residual, residuals, names)?).map(Transformed::yes);
+            let width = relation.plan().schema().fields().len();
+            return read_from(scan, residuals.numbered_rows(residual, width, names)?).map(Transformed::yes);
         }
         let other = replaced.by(&relation, |plan, replaced| scanned(plan, residuals, names, replaced))?;
         if Arc::ptr_eq(&other, &relation) {
             return Ok(Transformed::no(node));
         }
-        let own: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
-        Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source: other.read_as(own), ..scan.clone() })))
+        Ok(Transformed::yes(LogicalPlan::TableScan(other.scan_in_place_of(scan.clone()))))
     })
-}
-
-/// Returns the rows of a relation, with its columns in their order, from a residual.
-fn rows_of(
-    relation: &SharedRelation,
-    residual: ResidualId,
-    residuals: &Residuals,
-    names: &mut Names,
-) -> Result<LogicalPlan> {
-    let width = relation.plan().schema().fields().len();
-    if relation.is_numbered() {
-        return residuals.numbered_rows(residual, width, names);
-    }
-    let Segment { plan, columns, .. } = residuals.reader(residual, width, names)?;
-    let exprs = columns.into_iter().map(Expr::Column).collect();
-    Projection::try_new(exprs, Arc::new(plan)).map(LogicalPlan::Projection)
 }

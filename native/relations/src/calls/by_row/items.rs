@@ -119,26 +119,17 @@ fn is_computed_from(alias: &SubqueryAlias, relation: &Relation) -> Result<bool> 
     if matches!(query, LogicalPlan::Subquery(_)) {
         return Ok(false);
     }
-    Ok(!is_same(unnumbered(query), &relation.node) && relation.is_read_in(&alias.input)?)
+    let rows = numbered_rows(query).map_or(query, |(rows, _)| rows);
+    Ok(!is_same(rows, &relation.node) && relation.is_read_in(&alias.input)?)
 }
 
-/// Returns the numbered rows of a relation that a projection stands for, with all of their columns in order; otherwise the plan itself.
-fn unnumbered(plan: &LogicalPlan) -> &LogicalPlan {
-    let mut rows = plan;
-    while let LogicalPlan::Projection(projection) = rows {
-        rows = &projection.input;
-    }
-    let Some(relation) = SharedRelation::scanned_by(rows).filter(|relation| relation.is_numbered()) else {
-        return plan;
+/// Returns the scan of the numbered rows of a relation that a plan stands for, with how many columns these have. A projection stands for
+/// them if it has all of these columns in their order.
+fn numbered_rows(plan: &LogicalPlan) -> Option<(&LogicalPlan, usize)> {
+    let LogicalPlan::Projection(projection) = plan else {
+        let relation = SharedRelation::scanned_by(plan).filter(|relation| relation.is_numbered())?;
+        return Some((plan, relation.plan().schema().fields().len()));
     };
-    let mut passes_on = plan;
-    while let LogicalPlan::Projection(projection) = passes_on {
-        let is_whole = (0..relation.plan().schema().fields().len())
-            .all(|index| origin(passes_on, index).is_ok_and(|origin| origin == Origin::Below(vec![(0, index)])));
-        if !is_whole {
-            return plan;
-        }
-        passes_on = &projection.input;
-    }
-    rows
+    let is_passed_on = |index| origin(plan, index).is_ok_and(|origin| origin == Origin::Below(vec![(0, index)]));
+    numbered_rows(&projection.input).filter(|(_, width)| (0..*width).all(is_passed_on))
 }

@@ -251,25 +251,22 @@ impl ByRow {
         item: &TableReference,
         names: &mut Names,
     ) -> Result<LogicalPlan> {
-        let mut index = None;
-        for column in 0..plan.schema().fields().len() {
-            if index.is_none() && column_of(&plan, column, item)?.is_some() {
-                index = Some(column);
-            }
-        }
-        let Some(index) = index else { return internal_err!("{item} is no query in FROM") };
+        let columns = columns_of(&plan, item)?;
+        let Some((index, _)) = columns.first().cloned() else { return internal_err!("{item} is no query in FROM") };
         let before = self.values.len();
         let (plan, of) = lifted(plan, index, names, &mut |node, _, names| match node {
             LogicalPlan::SubqueryAlias(alias) if alias.alias == *item => self.numbered(alias, names),
             _ => Ok(None),
         })?;
         // A projection above, as a select list below ORDER BY, has the number and the columns under names of its own.
+        let columns = columns_of(&plan, item)?;
         for Value { column, by, .. } in self.values.split_off(before) {
-            for named in names_of(&plan, &column, item)? {
+            for (index, _) in columns.iter().filter(|(_, known)| *known == column) {
                 let renamed =
                     |known: &Swept| Swept::new(known.sweep, known.segment.clone(), Some(of.clone()), known.sweeping);
                 let by = by.iter().map(renamed).collect();
-                self.values.push(Value { subquery: None, is_of_item: true, column: named, by });
+                let column = Column::from(plan.schema().qualified_field(*index));
+                self.values.push(Value { subquery: None, is_of_item: true, column, by });
             }
         }
         Ok(plan)
@@ -395,8 +392,7 @@ impl ByRow {
     /// Returns the input of the node once all calls are replaced. Joins of rows by their numbers are planned apart, if sums of products
     /// are: until then calls look into the input for what their variables and directions originate in.
     pub fn finished(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
-        let is_apart = |swept: &Swept| swept.is_looked_up;
-        let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(is_apart);
+        let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(|swept| swept.is_looked_up);
         if !self.sweeping.contracts || !is_looked_up {
             return Ok(input);
         }
@@ -484,16 +480,12 @@ fn swept_queries<'q>(rows: &'q [RowVariable], query: &'q Arc<LogicalPlan>) -> im
     rows.iter().map(|rows| SweptQuery { rows: Arc::clone(rows.relation()), query: Arc::clone(query) })
 }
 
-/// Returns the columns of a plan that are a column of a query in FROM, by the names that they have there.
-fn names_of(plan: &LogicalPlan, column: &Column, item: &TableReference) -> Result<Vec<Column>> {
-    if plan.schema().has_column(column) {
-        return Ok(vec![column.clone()]);
-    }
+/// Returns the positions of the columns of a plan that are columns of a query in FROM, each with that column. A select list may give them
+/// other names.
+fn columns_of(plan: &LogicalPlan, item: &TableReference) -> Result<Vec<(usize, Column)>> {
     let mut found = vec![];
     for index in 0..plan.schema().fields().len() {
-        if column_of(plan, index, item)?.is_some_and(|known| known == *column) {
-            found.push(Column::from(plan.schema().qualified_field(index)));
-        }
+        found.extend(column_of(plan, index, item)?.map(|column| (index, column)));
     }
     Ok(found)
 }

@@ -4,7 +4,6 @@ use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Column, Result, TableReference, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::sources::{Derivatives, Position, Scope, Sources, Step, origins, parts_read};
@@ -162,10 +161,7 @@ impl<'p> References<'p> {
 
 /// Returns whether two nodes are one table, or scan the same numbered rows of one.
 fn is_same_table(a: &LogicalPlan, b: &LogicalPlan) -> bool {
-    match (SharedRelation::scanned_by(a), SharedRelation::scanned_by(b)) {
-        (Some(a), Some(b)) if a.is_numbered() => Arc::ptr_eq(&a, &b),
-        _ => is_same(a, b),
-    }
+    is_same(a, b) || SharedRelation::scanned_by(a).is_some_and(|rows| rows.is_numbered() && rows.is_scan(b))
 }
 
 /// Returns the relation with a name that has a column, if it has one row at most.
