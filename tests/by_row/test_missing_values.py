@@ -87,3 +87,33 @@ def test_a_cell_that_is_missing_does_not_move(value: str, expected: float) -> No
     ctx = session({"t": TABLE})
     found = query(ctx, f"SELECT jvp(({value}), val, 2.0) AS d FROM t").column("d").to_pylist()
     assert found == [expected] * 6
+
+
+SUM = "SELECT 1 AS k, SUM(val * val) AS val FROM t"
+OWN = "SELECT r AS k, val * val AS val FROM t"
+GROUPS = "SELECT u > 0 AS k, SUM(val * val) AS val FROM t WHERE u <> 0 GROUP BY u > 0"
+KEYS = "SELECT a.r AS k, a.val * SUM(b.val) AS val FROM t a CROSS JOIN t b WHERE a.r < 2 AND b.r < 3 GROUP BY a.r, a.val"
+
+
+@pytest.mark.parametrize(
+    ("relation", "direction", "expected"),
+    [
+        pytest.param(SUM, "COALESCE(f, 0.0)", [2 * (0.3 - 0.55)], id="sum"),
+        pytest.param(SUM, "f", [None], id="sum along NULL"),
+        # Neither f of the row with r = 4 is read nor that of rows that have no part in the group.
+        pytest.param(OWN, "f", [0.6, None, None, -1.1, None, 0.0], id="own row"),
+        pytest.param(GROUPS, "COALESCE(f, 5.0)", [0.0, 20.0], id="groups"),
+        pytest.param(GROUPS, "f", [0.0, None], id="groups along NULL"),
+        pytest.param(KEYS, "1.0", [9.0, 12.0], id="keys"),
+        pytest.param(KEYS, "nullif(1.0 * r, 2)", [None, None], id="keys along NULL"),
+    ],
+)
+def test_a_direction_that_is_missing(relation: str, direction: str, expected: list[float | None]) -> None:
+    """The derivative is not known where a cell that the value depends on moves by NULL, whether one value or one of each row."""
+    ctx = session({"t": TABLE})
+    statement = f"""WITH h AS ({relation}) SELECT h.k, jvp(h.val, t.val, {direction}) AS d FROM h CROSS JOIN t
+        WHERE t.r = 0 ORDER BY h.k"""
+    assert query(ctx, statement).column("d").to_pylist() == pytest.approx(expected)
+    if len(expected) == 1:
+        one = query(ctx, f"SELECT jvp(({SUM.replace('1 AS k, ', '')}), val, {direction}) AS d FROM t WHERE r = 0")
+        assert one.column("d").to_pylist() == pytest.approx(expected)

@@ -377,9 +377,10 @@ impl ByRow {
                     swept.sweeping.keeps_zeros,
                     names,
                 )?;
-                *input = swept.put_beside(std::mem::take(input), along.plan, along.of)?;
+                *input = swept.put_beside(std::mem::take(input), along.plan, along.of.clone())?;
                 let name = names.tangent("value", &variable.name);
-                let sum = null_with(&Expr::Column(column.clone()), swept.or_zero(Expr::Column(along.sum)))?;
+                let sum = Swept::or_zero(Expr::Column(along.sum), along.of)?;
+                let sum = null_with(&Expr::Column(column.clone()), sum)?;
                 let nothing = along.moved.map(|moved| coalesce(vec![Expr::Column(moved), lit(0_i64)]).eq(lit(0_i64)));
                 let (exprs, derivative) = carried(sum, name, nothing, names)?;
                 *input = with_columns(std::mem::take(input), exprs)?;

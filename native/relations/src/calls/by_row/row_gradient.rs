@@ -64,9 +64,11 @@ impl Swept {
         joined(input, other, on, None, join_type, NullEquality::NullEqualsNothing)
     }
 
-    /// Returns what there need not be for every row of the segment.
-    pub fn or_zero(&self, derivative: Expr) -> Expr {
-        if self.of.is_some() { coalesce(vec![derivative, lit(0.0)]) } else { derivative }
+    /// Returns the derivative of what there need not be for every row of the segment: 0 where it has no row, which `of` is NULL in. One
+    /// that is NULL itself stays so: its direction is not known.
+    pub fn or_zero(derivative: Expr, of: Option<Column>) -> Result<Expr> {
+        let Some(of) = of else { return Ok(derivative) };
+        when(Expr::Column(of).is_null(), lit(0.0)).otherwise(derivative)
     }
 
     /// That the row of the segment is the one whose value a row of the input has, as keys of a join.
