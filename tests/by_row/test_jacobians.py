@@ -213,6 +213,29 @@ def test_each_reference_is_still_a_variable_of_its_own() -> None:
     assert any(row["e"] for row in rows)
 
 
+TWO = {
+    "a product": "SELECT v.k, v.val * SUM(w.val * w.val) AS val FROM v JOIN w ON w.j > v.k GROUP BY v.k, v.val",
+    "a union": "SELECT j AS k, val * val AS val FROM w UNION ALL SELECT -k AS k, 2 * val AS val FROM v",
+    "one of them": "SELECT k, val * val AS val FROM v",
+}
+
+
+@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize("below", ["", "WHERE grad(h.val, v.val) <> 1.5", "WHERE grad(h.val * 2, w.val) IS NOT NULL"])
+def test_a_direction_by_two_tables(name: str, below: str) -> None:
+    """It is the sum of those by one."""
+    ctx = session({**TABLES, "w": {**TABLES["w"], "val": CELLS}, "v": {"k": [1, 2], "val": [0.5, -2.0]}})
+    along_v, along_w = ("jvp(3 * h.val + h.k, v.val, v.k * 0.5)", "jvp(3 * h.val + h.k, w.val, w.j - 2.0)")
+    both = "jvp(3 * h.val + h.k, v.val, v.k * 0.5, w.val, w.j - 2.0)"
+    terms = [along_v] if name == "one of them" else [along_v, along_w]
+    rows = "h CROSS JOIN v JOIN w ON w.j < 4"
+    statement = f"WITH h AS ({TWO[name]}) SELECT h.k, v.k AS l, w.j, %s AS d FROM {rows} {below} ORDER BY 1, 2, 3"
+    one = query(ctx, statement % both).column("d").to_pylist()
+    assert one
+    assert any(one)
+    assert one == pytest.approx(query(ctx, statement % " + ".join(terms)).column("d").to_pylist(), rel=1e-13)
+
+
 def test_cells_that_are_null() -> None:
     ctx = session({"w": {"j": [1, 2], "val": [None, 2.0]}})
     h = "(SELECT j AS k, coalesce(val, 1.0) * SUM(val) OVER () AS val FROM w)"
@@ -257,6 +280,11 @@ R = "WITH RECURSIVE r AS (SELECT 0 AS s, j AS k, val AS z FROM w UNION ALL SELEC
 REFUSED = [
     Refused("another_name", "SELECT grad(a.val, b.val) FROM w a, w b", ["does not vary", "differentiate by a.val"]),
     Refused("recursion", f"{R} SELECT grad(r.z, w.val) FROM r, w", ["does not vary with w.val"]),
+    Refused(
+        "one_of_two_variables",
+        "WITH h AS (SELECT val * val AS val FROM w) SELECT jvp(h.val * v.val, v.val, 1.0, w.val, 1.0) FROM h, w, w v",
+        ["does not vary with w.val"],
+    ),
 ]
 
 

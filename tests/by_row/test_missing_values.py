@@ -92,7 +92,9 @@ def test_a_cell_that_is_missing_does_not_move(value: str, expected: float) -> No
 SUM = "SELECT 1 AS k, SUM(val * val) AS val FROM t"
 OWN = "SELECT r AS k, val * val AS val FROM t"
 GROUPS = "SELECT u > 0 AS k, SUM(val * val) AS val FROM t WHERE u <> 0 GROUP BY u > 0"
-KEYS = "SELECT a.r AS k, a.val * SUM(b.val) AS val FROM t a CROSS JOIN t b WHERE a.r < 2 AND b.r < 3 GROUP BY a.r, a.val"
+KEYS = (
+    "SELECT a.r AS k, a.val * SUM(b.val) AS val FROM t a CROSS JOIN t b WHERE a.r < 2 AND b.r < 3 GROUP BY a.r, a.val"
+)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ KEYS = "SELECT a.r AS k, a.val * SUM(b.val) AS val FROM t a CROSS JOIN t b WHERE
     ],
 )
 def test_a_direction_that_is_missing(relation: str, direction: str, expected: list[float | None]) -> None:
-    """The derivative is not known where a cell that the value depends on moves by NULL, whether one value or one of each row."""
+    """The derivative is not known where a cell that the value depends on moves by NULL."""
     ctx = session({"t": TABLE})
     statement = f"""WITH h AS ({relation}) SELECT h.k, jvp(h.val, t.val, {direction}) AS d FROM h CROSS JOIN t
         WHERE t.r = 0 ORDER BY h.k"""

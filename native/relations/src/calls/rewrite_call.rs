@@ -3,6 +3,7 @@
 use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviate;
@@ -23,16 +24,15 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
     let entered = inputs.plans.clone();
     let mut varying = carry(&call, inputs, context)?;
     let by_row = sweep(&call, &mut varying, inputs, context)?;
-    let mut along = sweep_along(&call, &varying, inputs, context)?;
-    let by_rows = by_row || along.is_some();
+    let Along { tangents: along, swept } = sweep_along(&call, &varying, inputs, context)?;
+    let by_rows = by_row || !swept.is_empty();
     let Varying { tangents, moved } = varying;
-    if !moved.is_empty() {
-        along.get_or_insert_default().extend(moved);
-    }
+    let has_moved = !moved.is_empty();
+    let along = (has_moved || !swept.is_empty()).then(|| along.into_iter().chain(moved).collect::<TangentsOf>());
     let arguments = call.derivative.arguments(&tangents)?;
     check_subqueries(&call, inputs, context)?;
-    if along.is_none() {
-        check_references(&call, &tangents, (inputs, by_row), context)?;
+    if !has_moved {
+        check_references(&call, &tangents, (inputs, by_row), &swept, context)?;
     }
     if !by_rows {
         check_branches(&call, inputs, &entered, context)?;
@@ -123,10 +123,10 @@ fn sweep(call: &Call, varying: &mut Varying, inputs: &mut Inputs, context: &mut 
     if call.derivative.is_along_tangents() {
         return Ok(by_row);
     }
+    let reads_items = reads_items(call, varying);
     for (number, input, variable, _) in of_inputs(call) {
         let Inputs { plans, by_row: variables, .. } = inputs;
         let (input, names) = (&mut plans[input], &mut context.names);
-        let reads_items = reads_items(call, varying, number, variable);
         let read = ReadBy { variable, reads_items, drops_zeros: context.zeros.are_left_out };
         let swept = variables.tangents(call.function(), read, input, names, call.jvp)?;
         let Some(swept) = swept else { continue };
@@ -136,34 +136,37 @@ fn sweep(call: &Call, varying: &mut Varying, inputs: &mut Inputs, context: &mut 
     Ok(by_row)
 }
 
-/// Returns whether the queries in FROM that a function reads vary with a variable. Each is another reference to the relation: where the
-/// function depends on the variable itself, or on another one of the call, these are meant.
-fn reads_items(call: &Call, varying: &Varying, number: usize, variable: &Column) -> bool {
-    let varies = !varying.tangents[number].is_empty() || !varying.moved.is_empty();
-    call.derivative.terms.len() == 1 && !varies && !call.function().column_refs().contains(variable)
+/// Returns whether the queries in FROM that a function reads vary with the variables of a call. Each is another reference to the relation:
+/// where the function depends on one of the variables itself, these are meant.
+fn reads_items(call: &Call, varying: &Varying) -> bool {
+    let varies = varying.tangents.iter().any(|tangents| !tangents.is_empty()) || !varying.moved.is_empty();
+    !varies && call.terms().all(|(variable, _)| !call.function().column_refs().contains(&variable.column))
 }
 
-/// Returns the subqueries of the function that read the relation of a variable, with their derivatives along the tangents by
-/// which its cells move. None if there are none.
-fn sweep_along(
-    call: &Call,
-    varying: &Varying,
-    inputs: &mut Inputs,
-    context: &mut Context,
-) -> Result<Option<TangentsOf>> {
-    let mut along: Option<TangentsOf> = None;
+/// The subqueries of a function that vary along the tangents by which the cells of the variables move.
+#[derive(Default)]
+struct Along {
+    /// With their derivatives.
+    tangents: TangentsOf,
+    /// The numbers of the variables that they vary with.
+    swept: BTreeSet<usize>,
+}
+
+/// Returns the subqueries of the function that read the relations of the variables.
+fn sweep_along(call: &Call, varying: &Varying, inputs: &mut Inputs, context: &mut Context) -> Result<Along> {
+    let mut along = Along::default();
     if !call.derivative.is_along_tangents() {
         return Ok(along);
     }
+    let reads_items = reads_items(call, varying);
     for (number, input, variable, seed) in of_inputs(call) {
         let Some(seed) = seed else { continue };
-        let reads_items = reads_items(call, varying, number, variable);
         let Inputs { plans, by_row, .. } = inputs;
         let (input, names) = (&mut plans[input], &mut context.names);
         let read = ReadBy { variable, reads_items, drops_zeros: false };
-        let swept = by_row.tangents_along(call.function(), (read, seed), input, names, call.jvp)?;
-        if let Some(swept) = swept {
-            along.get_or_insert_default().extend(swept);
+        if let Some(tangents) = by_row.tangents_along(call.function(), (read, seed), input, names, call.jvp)? {
+            along.tangents.extend(tangents);
+            along.swept.insert(number);
         }
     }
     Ok(along)

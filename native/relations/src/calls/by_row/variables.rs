@@ -96,6 +96,12 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
             if !is_call(part, recognize) {
                 return Ok(TreeNodeRecursion::Continue);
             }
+            // A function of variables themselves is differentiated by these references alone.
+            let read = expression.column_refs();
+            let is_direct = variables
+                .iter()
+                .step_by(2)
+                .any(|variable| matches!(unaliased(variable), Expr::Column(named) if read.contains(named)));
             for variable in variables.iter().step_by(2) {
                 let Expr::Column(named) = unaliased(variable) else { continue };
                 let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
@@ -109,8 +115,7 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
                     let path = source.path.iter().rev().copied();
                     let relation = Relation::read_by(plan, source.origin.clone(), path)?;
                     let mut queries = queries.clone();
-                    // A call with several variables is by each of these references alone.
-                    if variables.len() <= 2 && !reads(&queries, &relation)? {
+                    if !is_direct && !reads(&queries, &relation)? {
                         for item in computed_beside(expression, input, &source, &relation)? {
                             queries.push(&item.input);
                             if !items.contains(&item.alias) {

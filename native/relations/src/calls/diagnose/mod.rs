@@ -15,6 +15,7 @@ mod subqueries;
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::TreeNode;
+use std::collections::BTreeSet;
 use xql_autodiff::vocabulary::refusals::Refused;
 
 use self::references::References;
@@ -28,15 +29,19 @@ pub use rounded::{check_rounded, is_rounded_in};
 pub use subqueries::check_subqueries;
 
 /// Refuses a variable that the function does not depend on, or by gradients by row alone, if it depends on another reference to the same
-/// column. `by_row` says whether the function reads queries by whose rows the derivative is.
+/// column. `by_row` says whether the function reads queries by whose rows the derivative is. What has been `swept` along a direction is not asked.
 pub fn check_references(
     call: &Call,
     tangents: &[TangentsOf],
     (inputs, by_row): (&Inputs, bool),
+    swept: &BTreeSet<usize>,
     context: &Context,
 ) -> Result<()> {
     let mut suspects = vec![];
     for (number, (variable, tangents)) in call.variables.iter().zip(tangents).enumerate() {
+        if swept.contains(&number) {
+            continue;
+        }
         let of_gradients = !tangents.is_empty();
         let is_known = of_gradients && (by_row || context.swept.is_empty());
         if !is_known && !call.function().exists(|part| Ok(variable.is(part, inputs)))? {
