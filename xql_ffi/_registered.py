@@ -51,6 +51,7 @@ _OPTION = re.compile(
     r"\s*SET\s+xql\.(?P<key>\w+)\s*(?:=|TO)\s*(?:'(?P<text>[^']*)'|(?P<word>[\w.+-]+))\s*;?\s*", re.IGNORECASE
 )
 _SETTING = re.compile(r"\s*(?:SET|RESET)\b", re.IGNORECASE)
+_PREPARED_INSERT = re.compile(r"\s*PREPARE\b.*\bINSERT\b", re.IGNORECASE | re.DOTALL)
 # Statements whose names matter: those with derivatives, and views, of which others may be taken; and what files are.
 _TELLING = re.compile(r"grad|jvp|vjp|view|copy", re.IGNORECASE)
 # Common table expressions that say whether they are computed once.
@@ -93,6 +94,7 @@ def adopt(
         ctx._xql_ffi_twin = twin  # type: ignore[attr-defined]
         ctx._xql_ffi_has_all_planners = has_all_planners  # type: ignore[attr-defined]
         ctx._xql_ffi_planner = None  # type: ignore[attr-defined]
+        ctx._xql_ffi_lists_anew = False  # type: ignore[attr-defined]
 
 
 def _twin(ctx: Any) -> Any:
@@ -250,8 +252,11 @@ def _list_files_anew(ctx: Any) -> None:
 
     What inserts rows has the session forget which files its table has. It does so by the name of the table, which
     DataFusion 55 does not write for a planner of another library. So with a derivative it would go on to read the
-    files that there were before.
+    files that there were before. Once is enough, and more does harm: DataFusion 55 forgets prepared statements with it.
     """
+    if ctx._xql_ffi_lists_anew:
+        return
+    ctx._xql_ffi_lists_anew = True
     for handle in (ctx._xql_ffi_crossing, ctx._xql_ffi_twin):
         if handle is not None:
             SessionContext.sql(handle, "SET datafusion.runtime.list_files_cache_limit = '0K'")
@@ -374,6 +379,8 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
             may_be_shared = is_materialized or (
                 "\0" not in query and (_SHARING.get() or _native.shares_ctes(self.session_id()))
             )
+        if _PREPARED_INSERT.match(query):
+            _list_files_anew(self)
         # Text in the place of parameters the session puts into the statement.
         if may_be_shared and not args and kwargs.keys() <= {"options", "param_values"}:
             others = {name: value for name, value in kwargs.items() if name != "param_values"}
@@ -381,8 +388,10 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
             if made is not None:
                 return made
         made = stock(self, query, *args, **kwargs)
-        if _SETTING.match(query) and self._xql_ffi_twin is not None:
-            self._xql_ffi_twin.sql(query)
+        if _SETTING.match(query):
+            self._xql_ffi_lists_anew &= "list_files" not in query.lower()
+            if self._xql_ffi_twin is not None:
+                self._xql_ffi_twin.sql(query)
         return made
 
     return method

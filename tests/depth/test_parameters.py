@@ -94,3 +94,64 @@ def test_rows_of_the_statement_itself_are_refused_or_right(depth: int) -> None:
             raise
     else:
         np.testing.assert_allclose(found, 4 * SLOPE, rtol=1e-12)
+
+
+def rows(ctx: SessionContext, sql: str) -> list[float]:
+    """The first column."""
+    found: list[float] = next(iter(ctx.sql(sql).to_pydict().values()), [])
+    return found
+
+
+@pytest.mark.parametrize("types", ["", "(DOUBLE, BIGINT)"])
+def test_prepared(ctx: SessionContext, types: str) -> None:
+    select = "$1 * grad((SELECT l FROM loss), val) + $2 AS d"
+    ctx.sql(f"PREPARE p{types} AS {statement(30, 'tanh(val) * $1', select)}").collect()
+    for factor, added in [(1.0, 0), (-3.0, 2)]:
+        np.testing.assert_allclose(rows(ctx, f"EXECUTE p({factor}, {added})"), SLOPE * factor**3 + added, rtol=1e-12)
+    assert rows(ctx, "EXECUTE p(NULL, 1)") == [None] * 3
+    with pytest.raises(Exception, match="expects 2 parameters, but 1 provided"):
+        ctx.sql("EXECUTE p(1.0)").collect()
+    with pytest.raises(Exception, match="already exists"):
+        ctx.sql(f"PREPARE p AS {statement(5, 'val')}").collect()
+    ctx.sql("DEALLOCATE p").collect()
+    with pytest.raises(Exception, match="does not exist"):
+        ctx.sql("EXECUTE p(1.0, 1)").collect()
+
+
+@pytest.mark.parametrize("types", ["(DOUBLE, DOUBLE)", "()"])
+def test_types_of_other_parameters(ctx: SessionContext, types: str) -> None:
+    with pytest.raises(Exception, match=r"specifies 2 data types but query has 1|ParserError"):
+        ctx.sql(f"PREPARE p{types} AS {statement(5, 'tanh(val) * $1')}").collect()
+
+
+def test_values_of_many_types(ctx: SessionContext) -> None:
+    select = "grad((SELECT l FROM loss), val) AS d, $2 AS day, $3 AS word, $4 AS price, $5 AS moment, $6 AS says"
+    types = "INT, DATE, VARCHAR, DECIMAL(10, 2), TIMESTAMP, BOOLEAN"
+    ctx.sql(f'PREPARE "P Q"({types}) AS {statement(5, "tanh(val) * $1", select)}').collect()
+    values = "3, '2020-02-29', 'it''s', 3.5, '2021-01-01T12:00:00', false"
+    table = ctx.sql(f'EXECUTE "P Q"({values})').to_arrow_table()
+    np.testing.assert_allclose(table["d"].to_pylist(), 9 * SLOPE, rtol=1e-12)
+    cast = "CAST('2020-02-29' AS DATE), 'it''s', CAST(3.5 AS DECIMAL(10, 2)), CAST('2021-01-01T12:00:00' AS TIMESTAMP)"
+    (expected,) = ctx.sql(f"SELECT {cast}, false").to_arrow_table().to_pylist()
+    assert list(table.to_pylist()[0].values())[1:] == list(expected.values())
+
+
+def test_prepared_without_parameters(ctx: SessionContext) -> None:
+    ctx.sql(f"PREPARE p AS {statement(5, 'tanh(val)')}").collect()
+    ctx.sql("CREATE TABLE other (i BIGINT)").collect()
+    np.testing.assert_allclose(rows(ctx, "EXECUTE p"), SLOPE, rtol=1e-12)
+
+
+def test_rows_that_a_prepared_statement_inserts(ctx: SessionContext) -> None:
+    ctx.sql("CREATE TABLE kept (d DOUBLE)").collect()
+    ctx.sql(f"PREPARE p(DOUBLE) AS INSERT INTO kept {statement(5, 'tanh(val) * $1')}").collect()
+    for factor in (1.0, 2.0):
+        ctx.sql(f"EXECUTE p({factor})").collect()
+    np.testing.assert_allclose(rows(ctx, "SELECT d FROM kept"), [*SLOPE, *4 * SLOPE], rtol=1e-12)
+
+
+def test_values_of_a_condition_and_a_limit(ctx: SessionContext) -> None:
+    sql = statement(5, "tanh(val)").replace("FROM w ORDER", "FROM w WHERE i >= $1 ORDER") + " LIMIT $2"
+    ctx.sql(f"PREPARE p(BIGINT, BIGINT) AS {sql}").collect()
+    np.testing.assert_allclose(rows(ctx, "EXECUTE p(1, 1)"), SLOPE[1:2], rtol=1e-12)
+    np.testing.assert_allclose(rows(ctx, "EXECUTE p(0, 5)"), SLOPE, rtol=1e-12)

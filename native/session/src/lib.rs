@@ -4,7 +4,7 @@
 //! planner of this crate is the place where a statement is differentiated and optimized:
 //!
 //! 0. `statement_text` plans a statement that reads a relation several times, before the host inlines the relation for each reader. The
-//!    host gets a `statement_table` in its place.
+//!    host gets a `statement_table` in its place, whose `statement_parameters` the host puts in where it is prepared.
 //! 1. `codec`: the host encodes the analyzed plan as bytes. Its tables and our functions become *handles*, numbers in a registry of this
 //!    process.
 //! 2. `functions` replaces handles of DataFusion's built-in functions by those of this library, which the derivative rules know.
@@ -38,6 +38,7 @@ mod reunify;
 mod runtime;
 mod statement;
 mod statement_names;
+mod statement_parameters;
 mod statement_table;
 mod statement_text;
 

@@ -5,12 +5,15 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::metadata::ScalarAndMetadata;
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Explain, Expr, LogicalPlan, LogicalPlanBuilder, SubqueryAlias, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
+use xql_relations::replace_parameters;
 
 use crate::reunify::NamedQuery;
+use crate::statement_parameters::values_in;
 
 /// A query that is planned here, as a table of the host.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub struct StatementTable {
     pub plan: LogicalPlan,
     /// The tables and views that it scans.
     pub inputs: StatementInputs,
+    /// The names of its parameters, which have values once it is executed: those of `PREPARE`.
+    pub parameters: Vec<String>,
 }
 
 /// The tables and views that a statement scans.
@@ -73,21 +78,46 @@ pub fn shares_ctes(plan: &LogicalPlan) -> Result<bool> {
     Ok(shares)
 }
 
+/// Applies a function to the statement that a node scans with the values of its parameters: its plan, and the scan.
+fn map_executed<T>(
+    node: &LogicalPlan,
+    read: impl FnOnce(LogicalPlan, &TableScan) -> Result<T>,
+) -> Option<Result<T>> {
+    let (scan, values) = match node {
+        LogicalPlan::Filter(filter) => (filter.input.as_ref(), values_in(&filter.predicate)?),
+        node => (node, vec![]),
+    };
+    map_statement_scan(scan, |statement, scan| read(statement.executed(values)?, scan))
+}
+
+impl StatementTable {
+    /// Returns the plan with the values of its parameters.
+    fn executed(&self, values: Vec<ScalarAndMetadata>) -> Result<LogicalPlan> {
+        if values.len() != self.parameters.len() {
+            return plan_err!("a prepared statement has {} parameters, and got {} values", self.parameters.len(), values.len());
+        }
+        if values.is_empty() {
+            return Ok(self.plan.clone());
+        }
+        replace_parameters(self.plan.clone(), &self.parameters.iter().cloned().zip(values).collect())
+    }
+}
+
 /// Replaces scans of statements by their plans.
 ///
 /// # Errors
-/// If the plan cannot be rebuilt.
+/// If the plan cannot be rebuilt, or a prepared statement has no values for its parameters.
 pub fn inline_statements(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let inlined = plan.transform_up_with_subqueries(|node| match map_statement_scan(&node, alias_statement) {
-        Some(plan) => plan.map(Transformed::yes),
+    let inlined = plan.transform_down_with_subqueries(|node| match map_executed(&node, alias_statement) {
+        Some(plan) => Ok(Transformed::new(plan?, true, TreeNodeRecursion::Jump)),
         None => Ok(Transformed::no(node)),
     })?;
     Ok(inlined.data)
 }
 
 /// Returns the plan of a statement with the name and the columns of its scan.
-fn alias_statement(statement: &StatementTable, scan: &TableScan) -> Result<LogicalPlan> {
-    let alias = SubqueryAlias::try_new(Arc::new(statement.plan.clone()), scan.table_name.clone())?;
+fn alias_statement(plan: LogicalPlan, scan: &TableScan) -> Result<LogicalPlan> {
+    let alias = SubqueryAlias::try_new(Arc::new(plan), scan.table_name.clone())?;
     let mut plan = LogicalPlanBuilder::from(LogicalPlan::SubqueryAlias(alias));
     if scan.projection.is_some() {
         plan = plan.project(scan.projected_schema.columns().into_iter().map(Expr::Column))?;
@@ -102,7 +132,7 @@ fn alias_statement(statement: &StatementTable, scan: &TableScan) -> Result<Logic
 pub fn as_whole_statement(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Projection(projection) if projection.schema.columns() == projection.input.schema().columns() => {
-            map_statement_scan(&projection.input, |statement, _| statement.plan.clone())
+            map_executed(&projection.input, |plan, _| Ok(plan)).transpose()?
         }
         LogicalPlan::Explain(explain) => as_whole_statement(&explain.plan)?
             .map(|plan| LogicalPlan::Explain(Explain { plan: Arc::new(plan), ..explain.clone() })),

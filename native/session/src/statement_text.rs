@@ -22,9 +22,9 @@ use datafusion::common::metadata::ScalarAndMetadata;
 use datafusion::common::{Result, ScalarValue, TableReference};
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
 use datafusion::sql::parser::{CopyToSource, DFParser, Statement as DFStatement};
-use datafusion::sql::sqlparser::ast::{Ident, ObjectNamePart, Query, Statement, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{DataType, Ident, ObjectNamePart, Query, Statement, TableFactor, Visit, Visitor};
 use datafusion_ffi::execution::FFI_TaskContext;
 use datafusion_ffi::table_provider::FFI_TableProvider;
 use std::collections::{HashMap, HashSet};
@@ -42,6 +42,7 @@ use crate::local_session::LocalSession;
 use crate::registry::RegisteredSession;
 use crate::runtime::{on_stack, runtime};
 use crate::statement_names::STATEMENT_PREFIX;
+use crate::statement_parameters::{parameters_of, query_of, types_in_sql};
 use crate::statement_table::{StatementInputs, StatementTable};
 
 /// The number of nodes above which a view is planned here, so that statements that read it need not be. The host then does not keep the
@@ -133,14 +134,31 @@ impl StatementText {
 
     fn plan_query(&mut self, scans: &[&[u8]], shares_ctes: bool) -> Result<Option<HostStatement>> {
         let Some(query) = find_query(&mut self.statement) else { return Ok(None) };
-        let text = wrap_query(query.clone());
+        let query = query.clone();
         let mut inputs = StatementInputs { queries: vec![], shares_ctes: shares_ctes || self.local.shares_ctes() };
         let state = self.build_state(scans, &mut inputs)?;
-        let plan = runtime().block_on(state.statement_to_plan(text))?;
-        if !has_types_of(&plan, &self.values)? {
-            return Ok(None);
-        }
-        let plan = replace_parameters(plan, &self.values)?;
+        let planned = |statement| runtime().block_on(state.statement_to_plan(statement));
+        let mut parameters = vec![];
+        let plan = match find_preparation(&mut self.statement) {
+            Some((name, types)) => {
+                let LogicalPlan::Statement(PlanStatement::Prepare(prepared)) =
+                    planned(wrap_preparation(name.clone(), types.clone(), query))?
+                else {
+                    return Ok(None);
+                };
+                parameters = parameters_of(&prepared.input)?;
+                let Some(known) = types_in_sql(&prepared.fields) else { return Ok(None) };
+                *types = known;
+                Arc::unwrap_or_clone(prepared.input)
+            }
+            None => {
+                let plan = planned(wrap_query(query))?;
+                if !has_types_of(&plan, &self.values)? {
+                    return Ok(None);
+                }
+                replace_parameters(plan, &self.values)?
+            }
+        };
         let schema = Schema::clone(plan.schema().as_arrow());
         let is_planned_here = match is_view(&self.statement) {
             true => self.is_materialized || self.has_ambiguous_name || written_out_size(&plan)? > LARGE_VIEW,
@@ -154,10 +172,10 @@ impl StatementText {
         }
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("{STATEMENT_PREFIX}{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let table: Arc<dyn TableProvider> = Arc::new(StatementTable { schema: Arc::new(schema), plan, inputs });
+        let table: Arc<dyn TableProvider> = Arc::new(StatementTable { schema: Arc::new(schema), plan, inputs, parameters: parameters.clone() });
         let table = FFI_TableProvider::new_with_ffi_codec(table, false, None, logical_codec());
         let Some(query) = find_query(&mut self.statement) else { return Ok(None) };
-        let mut replacement = DFParser::parse_sql(&format!("SELECT * FROM {name}"))?;
+        let mut replacement = DFParser::parse_sql(&query_of(&name, &parameters))?;
         if let Some(replacement) = replacement.front_mut().and_then(find_query) {
             std::mem::swap(query, replacement);
         }
@@ -218,17 +236,33 @@ fn has_types_of(plan: &LogicalPlan, values: &HashMap<String, ScalarAndMetadata>)
 /// Returns the query of a statement.
 fn find_query(statement: &mut DFStatement) -> Option<&mut Query> {
     match statement {
-        DFStatement::Statement(statement) => match statement.as_mut() {
-            Statement::Query(query) => Some(query),
-            Statement::Insert(insert) => insert.source.as_deref_mut(),
-            Statement::CreateTable(table) => table.query.as_deref_mut(),
-            Statement::CreateView(view) => Some(&mut view.query),
-            _ => None,
-        },
+        DFStatement::Statement(statement) => query_in(statement),
         DFStatement::Explain(explain) => find_query(&mut explain.statement),
         DFStatement::CopyTo(copy) => match &mut copy.source {
             CopyToSource::Query(query) => Some(query),
             CopyToSource::Relation(_) => None,
+        },
+        _ => None,
+    }
+}
+
+fn query_in(statement: &mut Statement) -> Option<&mut Query> {
+    match statement {
+        Statement::Query(query) => Some(query),
+        Statement::Insert(insert) => insert.source.as_deref_mut(),
+        Statement::CreateTable(table) => table.query.as_deref_mut(),
+        Statement::CreateView(view) => Some(&mut view.query),
+        Statement::Prepare { statement, .. } => query_in(statement),
+        _ => None,
+    }
+}
+
+/// Returns the name of a statement that is prepared, and the types of its parameters.
+fn find_preparation(statement: &mut DFStatement) -> Option<(&Ident, &mut Vec<DataType>)> {
+    match statement {
+        DFStatement::Statement(statement) => match statement.as_mut() {
+            Statement::Prepare { name, data_types, .. } => Some((name, data_types)),
+            _ => None,
         },
         _ => None,
     }
@@ -240,6 +274,11 @@ fn is_view(statement: &DFStatement) -> bool {
 
 fn wrap_query(query: Query) -> DFStatement {
     DFStatement::Statement(Box::new(Statement::Query(Box::new(query))))
+}
+
+fn wrap_preparation(name: Ident, data_types: Vec<DataType>, query: Query) -> DFStatement {
+    let statement = Box::new(Statement::Query(Box::new(query)));
+    DFStatement::Statement(Box::new(Statement::Prepare { name, data_types, statement }))
 }
 
 /// Returns whether a query reads some name several times.
