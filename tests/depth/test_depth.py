@@ -14,7 +14,6 @@ import xql_ffi
 from depth import gpt, graphs
 from support.seed import SEED
 from support.sessions import session
-from xql_ffi._engine import is_engine
 from xql_ffi._loss import in_its_part, selected_beside
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
