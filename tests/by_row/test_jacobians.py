@@ -274,6 +274,72 @@ def test_hessians() -> None:
     np.testing.assert_allclose(found.matrix().toarray(), expected, rtol=1e-10, atol=1e-12)
 
 
+FRAMES = [
+    "ORDER BY j",
+    "ORDER BY j DESC",
+    "PARTITION BY g ORDER BY j",
+    "ORDER BY j ROWS 1 PRECEDING",
+    "ORDER BY j ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING",
+    "ORDER BY j ROWS BETWEEN 2 FOLLOWING AND 3 FOLLOWING",
+    "ORDER BY j ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+    "ORDER BY g RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
+    "ORDER BY g",
+]
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("aggregate", ["SUM(val)", "AVG(val * val)", "SUM(val) FILTER (WHERE j <> 2)"])
+def test_hessians_through_frames(aggregate: str, frame: str) -> None:
+    """Cotangents of a row go to those in whose frames it is, and cotangents of these to those in theirs."""
+    loss = f"SELECT SUM(s * s * j + sin(s)) AS l FROM (SELECT j, {aggregate} OVER ({frame}) AS s FROM w)"
+    size = len(CELLS)
+
+    def gradient_at(cells: list[float]) -> list[float]:
+        statement = f"SELECT grad(({loss}), val) AS d FROM w ORDER BY j"
+        return [float(value) for value in query(session_at(cells), statement).column("d").to_pylist()]
+
+    def column(cell: int) -> list[float]:
+        def at(step: float) -> list[float]:
+            return gradient_at([value + step * (number == cell) for number, value in enumerate(CELLS)])
+
+        return central(at)
+
+    expected = np.array([column(cell) for cell in range(size)])
+    ctx = session_at(CELLS)
+    found = xql_ffi.hessian(ctx, loss, "w.val").matrix().toarray()
+    np.testing.assert_allclose(found, found.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+    rows = f"""WITH g AS (SELECT j AS k, grad(({loss}), val) AS d FROM w)
+        SELECT g.k, MAX(jvp(g.d, w.val, w.j - 2.0)) AS d FROM g CROSS JOIN w GROUP BY g.k ORDER BY g.k"""
+    along = query(ctx, rows).column("d").to_pylist()
+    np.testing.assert_allclose(along, expected @ (np.arange(size) - 1.0), rtol=1e-7, atol=1e-7)
+
+
+# What varies with nothing
+
+CONSTANT = ["COUNT(val)", "COUNT(val) * 2.0", "SUM(j)", "COALESCE(SUM(j), 1)", "3.0 + COUNT(*)"]
+
+
+@pytest.mark.parametrize("value", CONSTANT)
+def test_conditions_on_derivatives_that_are_0(value: str) -> None:
+    """DataFusion pushes a condition that reads no column below an aggregate, which has a row even then."""
+    ctx = session_at(CELLS)
+    h = f"(SELECT {value} AS val FROM w) AS h"
+    derivative = "grad(h.val, w.val)"
+    for condition, is_true in [("<> 0", False), ("> 1", False), ("= 0", True), ("IS NULL", False), ("< 1", True)]:
+        count = len(CELLS) if is_true else 0
+        for selected in ("w.j, h.val", f"w.j, h.val, {derivative} AS d"):
+            statements = [
+                f"SELECT {selected} FROM {h} CROSS JOIN w WHERE {derivative} {condition}",
+                f"SELECT {selected} FROM {h} JOIN w ON {derivative} {condition}",
+                f"SELECT * FROM (SELECT {selected}, {derivative} AS e FROM {h} CROSS JOIN w) AS q WHERE e {condition}",
+            ]
+            expected = query(ctx, f"SELECT {value} AS val FROM w").column("val").to_pylist() * count
+            for statement in statements:
+                assert query(ctx, statement).column("val").to_pylist() == expected, statement
+    assert not xql_ffi.jacobian(ctx, f"SELECT {value} AS val FROM w", "w.val").pairs.num_rows
+
+
 # What is refused
 
 R = "WITH RECURSIVE r AS (SELECT 0 AS s, j AS k, val AS z FROM w UNION ALL SELECT s + 1, k, z * z FROM r WHERE s < 2)"

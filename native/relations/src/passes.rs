@@ -13,6 +13,7 @@ use crate::isolate_contractions::isolate_plain_contractions;
 use crate::layering::{Size, stacked};
 use crate::shared_relation::{each_rewritten, inline_shared_relations};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
+use crate::workarounds::global_aggregates::conditions_above_aggregates;
 #[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::grouping_sets::unequal_over_grouping_sets;
 use crate::workarounds::join_build_side::one_row_sides_left;
@@ -134,6 +135,11 @@ const PASSES: &[Pass] = &[
         name: "one_row_sides_left",
         over: Over::Statement,
         run: |plan, setting| if setting.orders_joins { one_row_sides_left(plan) } else { Ok(Transformed::no(plan)) },
+    },
+    Pass {
+        name: "conditions_above_aggregates",
+        over: Over::EveryPlan,
+        run: |plan, setting| conditions_above_aggregates(plan, &setting.operators),
     },
     // Last, for the passes before it find calls.
     Pass {

@@ -46,6 +46,11 @@ pub fn polygamma(order: f64, x: f64) -> f64 {
     let sign = if is_odd { 1.0 } else { -1.0 };
     // DLMF 5.15.1: the sum over all k from 0 on of (x + k)^-s.
     let s = order + 1.0;
+    if x >= first_of_rest(s) && x.is_finite() {
+        // The sum alone may be too small for a float.
+        let root = x.powf((1.0 - s) / 2.0);
+        return sign * (libm::tgamma(s) * root) * (root * rest_of_zeta(s, x));
+    }
     let sum = if x > 0.0 {
         hurwitz_zeta(s, x)
     } else {
@@ -66,7 +71,7 @@ fn hurwitz_zeta(s: f64, q: f64) -> f64 {
     if q == f64::INFINITY {
         return 0.0;
     }
-    while far < 16.0 + s {
+    while far < first_of_rest(s) {
         let term = far.powf(-s);
         sum += term;
         if term <= 1e-18 * sum {
@@ -74,15 +79,24 @@ fn hurwitz_zeta(s: f64, q: f64) -> f64 {
         }
         far += 1.0;
     }
-    let power = far.powf(-s);
-    let mut term = power * s / far;
+    sum + far.powf(1.0 - s) * rest_of_zeta(s, far)
+}
+
+/// Where the formula for the rest of the sum is as good as a float.
+fn first_of_rest(s: f64) -> f64 {
+    16.0 + s
+}
+
+/// The sum over all k from 0 on of `(far + k)^-s`, over `far^(1 - s)`.
+fn rest_of_zeta(s: f64, far: f64) -> f64 {
+    let mut term = s / far / far;
     let mut rest = 0.0;
     for (place, coefficient) in (1..).zip(BERNOULLI) {
         rest += coefficient * term;
         let next = 2.0 * f64::from(place) + s;
         term *= (next - 1.0) / far * (next / far);
     }
-    sum + power * (far / (s - 1.0) + 0.5) + rest
+    1.0 / (s - 1.0) + 0.5 / far + rest
 }
 
 /// Where `digamma` is 0, and what the float leaves of it.

@@ -48,13 +48,18 @@ impl FramedSum {
         exprs.flat_map(Expr::column_refs).cloned().collect()
     }
 
-    /// Returns the keys and the condition by which a copy of the rows is joined to the rows that are in the frame of each.
+    /// Returns the keys and the condition by which a copy of the rows is joined to the rows that are in the sum of each: those in its frame,
+    /// or those in whose frames it is.
     fn reached_by(&self, copy: &RenamedRows) -> Result<(Vec<(Expr, Expr)>, Expr)> {
         let params = &self.transpose.params;
         let ([_, low, high], [order]) = (params.args.as_slice(), params.order_by.as_slice()) else {
             return internal_err!("a frame has no bounds");
         };
-        let in_frame = order.expr.clone().between(copy.over(low.clone())?, copy.over(high.clone())?);
+        let number = order.expr.clone();
+        let in_frame = match FrameSum::of(&self.transpose.fun) {
+            Some(FrameSum::OverFrame) => copy.over(number)?.between(low.clone(), high.clone()),
+            _ => number.between(copy.over(low.clone())?, copy.over(high.clone())?),
+        };
         let keys = params.partition_by.iter().map(|key| Ok((copy.over(key.clone())?, key.clone())));
         Ok((keys.collect::<Result<_>>()?, in_frame))
     }
