@@ -180,7 +180,7 @@ impl Cell {
 fn advice(variable: &str) -> String {
     format!(
         ", by each of which a gradient by row has a derivative of its own: differentiate by a column of a one-row table, as eps in \
-         {variable} + eps * v"
+         {variable} + eps * v, or by rows, with the gradient d in a query g, as grad(g.d, w.{variable}) FROM g CROSS JOIN w"
     )
 }
 

@@ -54,7 +54,7 @@ fn add_items<'p>(plan: &'p LogicalPlan, path: &mut Vec<usize>, items: &mut Vec<I
 /// expression does not depend on the variable otherwise: then the derivative is by that, of which each reference is a variable of its own.
 ///
 /// # Errors
-/// If a plan cannot be gone through, or one of several such queries is computed by iterations, which would count as constant.
+/// If a plan cannot be gone through, or one of such queries is computed by iterations, which would count as constant.
 pub fn computed_beside<'p>(
     expression: &Expr,
     input: &'p LogicalPlan,
@@ -85,28 +85,38 @@ pub fn computed_beside<'p>(
             if !is_computed_from(alias, relation)? {
                 continue;
             }
-            if is_recursive(alias)? {
-                iterated = Some(alias);
+            if let Some(name) = recursive_query(alias)? {
+                iterated = Some((alias, name));
             } else if !found.iter().any(|known| known.alias == alias.alias) {
                 found.push(alias);
             }
         }
     }
-    if let (Some(iterated), Some(beside)) = (iterated, found.first()) {
-        return plan_err!(
+    let Some((iterated, name)) = iterated else { return Ok(found) };
+    match found.first() {
+        Some(beside) => plan_err!(
             "the derivative of {expression} is that of each row by {} as {} reads it too, and the iterations of {} have none for each of their \
              rows. Differentiate the rest alone",
             shown(&relation.node),
             beside.alias,
             iterated.alias
-        );
+        ),
+        None => plan_err!(
+            "the iterations of {name} have no derivative for each of their rows. Differentiate a number that is computed from them, as a sum"
+        ),
     }
-    Ok(found)
 }
 
-/// Returns whether a query is computed by iterations, which have no derivative for each of their rows.
-fn is_recursive(alias: &SubqueryAlias) -> Result<bool> {
-    any_node_behind(&alias.input, |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_))))
+/// Returns the name of a recursive query that a query reads: its iterations have no derivative for each of their rows.
+fn recursive_query(alias: &SubqueryAlias) -> Result<Option<String>> {
+    let mut found = None;
+    any_node_behind(&alias.input, |node| {
+        if let LogicalPlan::RecursiveQuery(query) = node {
+            found = Some(query.name.clone());
+        }
+        Ok(found.is_some())
+    })?;
+    Ok(found)
 }
 
 /// Returns whether a query is computed from a relation, and is not another name of it.
