@@ -3,7 +3,7 @@
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, internal_err};
 use datafusion_expr::builder::union;
 use datafusion_expr::expr::WindowFunction;
-use datafusion_expr::{Aggregate, Expr, LogicalPlan, Operator, Projection, binary_expr, when};
+use datafusion_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Operator, Projection, binary_expr, lit, when};
 use datafusion_functions_aggregate::sum::sum;
 use std::sync::Arc;
 
@@ -13,6 +13,9 @@ use crate::vjp::cotangents::{Cotangents, RowCotangents};
 use crate::vjp::segment::{RenamedRows, joined};
 use crate::vocabulary::names::{Names, with_columns};
 
+/// A frame of more rows is a range of numbers.
+const MOST_PLACES: i64 = 1024;
+
 /// A column with sums over frames.
 pub struct FramedSum {
     /// The column.
@@ -21,6 +24,8 @@ pub struct FramedSum {
     input: Column,
     /// What a row has in the value of its frame, 1 if it is none.
     pub share: Option<Expr>,
+    /// How many rows there are at most in a frame, if they are counted.
+    pub width: Option<i64>,
     /// The window that sums cotangents, which is its first argument.
     transpose: WindowFunction,
 }
@@ -31,7 +36,7 @@ impl FramedSum {
         let Some(Expr::Column(input)) = call.params.args.first() else { return None };
         let fun = FrameSum::of(&call.fun)?.transpose().function();
         let transpose = WindowFunction { fun, params: call.params.clone() };
-        Some(Self { output: output.clone(), input: input.clone(), share: None, transpose })
+        Some(Self { output: output.clone(), input: input.clone(), share: None, width: None, transpose })
     }
 
     /// Returns whether it is a column.
@@ -48,20 +53,43 @@ impl FramedSum {
         exprs.flat_map(Expr::column_refs).cloned().collect()
     }
 
-    /// Returns the keys and the condition by which a copy of the rows is joined to the rows that are in the sum of each: those in its frame,
-    /// or those in whose frames it is.
-    fn reached_by(&self, copy: &RenamedRows) -> Result<(Vec<(Expr, Expr)>, Expr)> {
+    /// Returns sources, which have a copy of the rows, joined to the rows that are in the sum of each: those in its frame, or those in whose
+    /// frames it is.
+    ///
+    /// DataFusion compares each row with each where a join asks for a range of numbers. A frame of few rows has one number each:
+    ///
+    /// ```text
+    /// Inner Join: s.number BETWEEN r.low AND r.high          Inner Join: s.number = r.low + place
+    ///   the rows r                                    ->       Cross Join:
+    ///   the rows s                                               the rows r
+    ///                                                            Values: place from 0 on
+    ///                                                          the rows s
+    /// ```
+    fn reached_from(
+        &self,
+        sources: LogicalPlan,
+        copy: &RenamedRows,
+        rows: &LogicalPlan,
+        names: &mut Names,
+    ) -> Result<LogicalPlan> {
         let params = &self.transpose.params;
         let ([_, low, high], [order]) = (params.args.as_slice(), params.order_by.as_slice()) else {
             return internal_err!("a frame has no bounds");
         };
-        let number = order.expr.clone();
-        let in_frame = match FrameSum::of(&self.transpose.fun) {
-            Some(FrameSum::OverFrame) => copy.over(number)?.between(low.clone(), high.clone()),
-            _ => number.between(copy.over(low.clone())?, copy.over(high.clone())?),
-        };
         let keys = params.partition_by.iter().map(|key| Ok((copy.over(key.clone())?, key.clone())));
-        Ok((keys.collect::<Result<_>>()?, in_frame))
+        let mut on = keys.collect::<Result<Vec<_>>>()?;
+        let number = order.expr.clone();
+        let (mut sources, mut in_frame) = (sources, None);
+        if FrameSum::of(&self.transpose.fun) == Some(FrameSum::OverFrame) {
+            in_frame = Some(copy.over(number)?.between(low.clone(), high.clone()));
+        } else if let Some(width) = self.width.filter(|width| (1..=MOST_PLACES).contains(width)) {
+            let place = Column::new_unqualified(names.part("place"));
+            on.push((binary_expr(copy.over(low.clone())?, Operator::Plus, Expr::Column(place.clone())), number));
+            sources = at_places(sources, width, &place)?;
+        } else {
+            in_frame = Some(number.between(copy.over(low.clone())?, copy.over(high.clone())?));
+        }
+        joined(sources, rows.clone(), on, in_frame, JoinType::Inner, NullEquality::NullEqualsNull)
     }
 
     /// Returns what the frames with a cotangent have for each of their rows. One without a value has no rows.
@@ -74,6 +102,15 @@ impl FramedSum {
             None => Ok(cotangent),
         }
     }
+}
+
+/// Returns each row of a plan with each of so many numbers from 0 on.
+fn at_places(plan: LogicalPlan, number: i64, place: &Column) -> Result<LogicalPlan> {
+    let places = LogicalPlanBuilder::values((0..number).map(|number| vec![lit(number)]).collect())?;
+    let first = places.schema().columns();
+    let places =
+        places.project(first.into_iter().map(|column| Expr::Column(column).alias(place.name.clone())))?.build()?;
+    joined(plan, places, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)
 }
 
 /// Returns all rows of a residual with the sums of the cotangents of the frames that they are in.
@@ -191,9 +228,7 @@ impl ByValue<'_> {
         let mut contributions = Contributions { of, keys, cotangents: found, all: None };
         let first = sums.len();
         for (position, (sum, cotangent)) in sums.into_iter().enumerate() {
-            let (on, in_frame) = sum.reached_by(&copy)?;
-            let nulls = NullEquality::NullEqualsNull;
-            let pairs = joined(sources.clone(), rows.clone(), on, Some(in_frame), JoinType::Inner, nulls)?;
+            let pairs = sum.reached_from(sources.clone(), &copy, rows, names)?;
             let of_frame = copy.over(sum.of_frame(cotangent)?)?;
             contributions.add(pairs, Expr::Column(number.clone()), &[(position, of_frame)])?;
         }

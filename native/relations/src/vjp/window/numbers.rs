@@ -106,6 +106,8 @@ struct Sum {
     call: WindowFunction,
     /// The type of the function.
     data_type: DataType,
+    /// How many rows there are at most in a frame, if they are counted.
+    width: Option<i64>,
 }
 
 /// A segment to which windows are added.
@@ -231,11 +233,11 @@ impl Numbered<'_, '_> {
             }
             _ => None,
         };
-        Ok(Sum { sum, rows, call, data_type })
+        Ok(Sum { sum, rows, call, data_type, width: width(&params.window_frame) })
     }
 
     /// Returns the value of a sum or mean whose windows the segment has.
-    fn value(&mut self, Sum { sum, rows, call, data_type }: Sum) -> Result<(Column, FramedSum)> {
+    fn value(&mut self, Sum { sum, rows, call, data_type, width }: Sum) -> Result<(Column, FramedSum)> {
         let mut value = Expr::Column(sum.clone());
         let mut share = None;
         if let Some(rows) = rows {
@@ -252,6 +254,7 @@ impl Numbered<'_, '_> {
         self.segment.plan = with_columns(std::mem::take(&mut self.segment.plan), values)?;
         let Some(mut framed) = FramedSum::of(&column, &call) else { return internal_err!("{column} is no sum") };
         framed.share = share;
+        framed.width = width;
         Ok((column, framed))
     }
 
@@ -400,6 +403,24 @@ fn rows_around(frame: &WindowFrame, number: &Column) -> Result<[Expr; 2]> {
         })
     };
     Ok([bound(&frame.start_bound)?, bound(&frame.end_bound)?])
+}
+
+/// Returns how many rows there are in a frame between two that are so many rows away, if it is one.
+fn width(frame: &WindowFrame) -> Option<i64> {
+    let away = |bound: &WindowFrameBound| {
+        let (rows, sign) = match bound {
+            WindowFrameBound::CurrentRow => return Some(0),
+            WindowFrameBound::Preceding(rows) => (rows, -1),
+            WindowFrameBound::Following(rows) => (rows, 1),
+        };
+        match rows.cast_to(&DataType::Int64).ok()? {
+            ScalarValue::Int64(Some(rows)) => rows.checked_mul(sign),
+            _ => None,
+        }
+    };
+    let is_counted = frame.units == WindowFrameUnits::Rows;
+    let width = away(&frame.end_bound)?.checked_sub(away(&frame.start_bound)?)?.checked_add(1)?;
+    is_counted.then_some(width)
 }
 
 /// Returns the number of a row in the order of a window, or the last of those of equal rows, not by `row_number()`, with which
