@@ -37,19 +37,31 @@ RULES = {
     "digamma(x)": "trigamma(x)",
     "erf(x)": "2 / sqrt(pi()) * exp(-x * x)",
     "erfc(x)": "-2 / sqrt(pi()) * exp(-x * x)",
+    "erfcinv(x)": "-sqrt(pi()) / 2 * exp(Ω * Ω)",
+    "erfcx(x)": "2 * x * Ω - 2 / sqrt(pi())",
     "erfinv(x)": "sqrt(pi()) / 2 * exp(Ω * Ω)",
     "gamma(x)": "Ω * digamma(x)",
     "gammaln(x)": "digamma(x)",
     "gelu(x)": "CASE WHEN x = 0 THEN 0.5 ELSE Ω / x END + x * exp(-x * x / 2) / sqrt(2 * pi())",
     "lgamma(x)": "digamma(x)",
+    "log_ndtr(x)": "exp(-x * x / 2 - Ω) / sqrt(2 * pi())",
     "loggamma(x)": "digamma(x)",
     "ndtr(x)": "exp(-x * x / 2) / sqrt(2 * pi())",
     "ndtri(x)": "sqrt(2 * pi()) * exp(Ω * Ω / 2)",
     "norm_cdf(x)": "exp(-x * x / 2) / sqrt(2 * pi())",
+    "normal_cdf(x)": "exp(-x * x / 2) / sqrt(2 * pi())",
+    "normal_pdf(x)": "-x * Ω",
+    "normal_quantile(x)": "sqrt(2 * pi()) * exp(Ω * Ω / 2)",
     "tgamma(x)": "Ω * digamma(x)",
+    "trigamma(x)": "polygamma(2, x)",
 }
 # What some of these call and DataFusion lacks as well: it is handed over with the rule.
-CALLED = ("digamma", "trigamma")
+CALLED = ("digamma", "trigamma", "polygamma")
+# Aggregates that pick a value, and those that have a derivative.
+PICKED = {
+    "mode": "The value that most rows have does not move with one of them",
+    "percentile_disc": "percentile_cont(p) WITHIN GROUP (ORDER BY x) has a derivative, and nth_value(x, k ORDER BY x)",
+}
 _SIGNATURES = {signature.partition("(")[0]: signature for signature in (*WRITTEN, *RULES)}
 
 
@@ -60,6 +72,8 @@ def way_without(name: str, host: str = "DataFusion") -> str | None:
         return _way_with_special(SIGNATURES[name])
     if host == "DuckDB" and name in RANDOM:
         return f"DuckDB has no function {RANDOM[name]}. xql_ffi.random.create_macros(connection) makes it"
+    if name in PICKED:
+        return f"{host} has no function {name}. {PICKED[name]}"
     signature = _SIGNATURES.get(name)
     if signature is None:
         return None

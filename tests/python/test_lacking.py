@@ -26,6 +26,8 @@ VALUES: dict[str, Callable[..., float]] = {
     "elu": lambda x: x if x > 0 else math.expm1(x),
     "erf": math.erf,
     "erfc": math.erfc,
+    "erfcinv": special.erfcinv,
+    "erfcx": special.erfcx,
     "erfinv": special.erfinv,
     "exp2": lambda x: 2**x,
     "expit": special.expit,
@@ -39,6 +41,7 @@ VALUES: dict[str, Callable[..., float]] = {
     "lgamma": math.lgamma,
     "log1p": math.log1p,
     "log_sigmoid": special.log_expit,
+    "log_ndtr": special.log_ndtr,
     "logaddexp": lambda x, y: math.log(math.exp(x) + math.exp(y)),
     "loggamma": math.lgamma,
     "logit": special.logit,
@@ -47,6 +50,10 @@ VALUES: dict[str, Callable[..., float]] = {
     "ndtr": special.ndtr,
     "ndtri": special.ndtri,
     "norm_cdf": special.ndtr,
+    "normal_cdf": special.ndtr,
+    "normal_pdf": lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+    "normal_quantile": special.ndtri,
+    "polygamma": lambda n, x: special.polygamma(int(n), x),
     "relu": lambda x: max(x, 0.0),
     "rsqrt": lambda x: 1 / math.sqrt(x),
     "sech": lambda x: 1 / math.cosh(x),
@@ -108,7 +115,7 @@ def assert_can_be_pasted(message: str, signature: str) -> None:
     """The rule in a message is one."""
     advised = re.search(r"rules=\[(xql_ffi\.rule\(.*\))\]$", message)
     assert advised, message
-    names = {"xql_ffi": xql_ffi, **{name: in_sql(name) for name in CALLED}}
+    names = {"xql_ffi": xql_ffi, **{name: in_sql(name, 1 + (name == "polygamma")) for name in CALLED}}
     assert eval(advised[1], names).signature == signature
 
 
@@ -117,6 +124,18 @@ def test_of_a_host_without_special_functions_the_error_has_the_rule(signature: s
     message = way_without(name_of(signature), "DuckDB")
     assert message is not None
     assert_can_be_pasted(message, signature)
+
+
+@pytest.mark.parametrize("aggregate", ["mode(x)", "percentile_disc(0.5) WITHIN GROUP (ORDER BY x)"])
+def test_aggregates_that_pick_a_value(session: SessionContext, aggregate: str) -> None:
+    name = name_of(aggregate)
+    with pytest.raises(xql_ffi.DifferentiationError, match=f"DataFusion has no function {name}. "):
+        session.sql(f"SELECT grad((SELECT {aggregate} FROM t), x) FROM t")
+    connection = pytest.importorskip("duckdb").connect()
+    connection.execute("CREATE TABLE t AS SELECT CAST(1 AS DOUBLE) AS x")
+    for call in ("mode(x)", "quantile_disc(x, 0.5)"):
+        with pytest.raises(xql_ffi.HostError, match=r"is an aggregate that only duckdb has|no function"):
+            xql_ffi.expand_sql(f"SELECT grad((SELECT {call} FROM t), x) FROM t", connection)
 
 
 def test_without_a_derivative_the_error_is_that_of_datafusion(session: SessionContext) -> None:
@@ -159,7 +178,7 @@ def test_what_is_smooth_is_so_where_branches_meet(session: SessionContext, signa
 
 @pytest.mark.parametrize("signature", RULES)
 def test_a_rule_is_the_derivative(signature: str) -> None:
-    called = [in_sql(name) for name in CALLED if f"{name}(" in RULES[signature]]
+    called = [in_sql(name, 1 + (name == "polygamma")) for name in CALLED if f"{name}(" in RULES[signature]]
     ctx = SessionContext()
     sessions.add(ctx, TABLES)
     ctx.register_udf(in_sql(name_of(signature)))

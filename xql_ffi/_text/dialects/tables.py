@@ -248,23 +248,24 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
         return
     typed = ", ".join(DUCKDB.text(duckdbs_null(argument)) for argument in arguments)
     here = f"{DUCKDB.text(DUCKDB.identifier(own))}({typed})"
+    kinds = (
+        "SELECT bool_and(stability = 'CONSISTENT'), bool_or(function_type = 'aggregate') FROM duckdb_functions() "
+        "WHERE lower(function_name) = ?"
+    )
+    ((is_stable, is_aggregate),) = tables.sql(kinds, params=[own.lower()]).fetchall()
+    if is_aggregate:
+        library.add_function(made, call, None, is_volatile=False)
+        msg = (
+            f"{own} is an aggregate that only {host.name} has, and a statement with derivatives cannot have it: "
+            "compute it in a table or a statement of its own"
+        )
+        raise HostError(msg)
     try:
         field = tables.sql(f"SELECT {here} AS v LIMIT 0").to_arrow_table().schema.field("v")
-        kinds = (
-            "SELECT bool_and(stability = 'CONSISTENT'), bool_or(function_type = 'aggregate') FROM duckdb_functions() "
-            "WHERE lower(function_name) = ?"
-        )
-        ((is_stable, is_aggregate),) = tables.sql(kinds, params=[own.lower()]).fetchall()
     except Exception as error:
         library.add_function(made, call, None, is_volatile=False)
         if (way := way_without(own, "DuckDB")) is not None and "does not exist" in str(error):
             raise MissingRuleError(way) from None
         msg = f"the session cannot plan {here}: {library.plain(str(error))}"
         raise ValueError(msg) from error
-    if is_aggregate:
-        msg = (
-            f"{own} is an aggregate that only {host.name} has, and a statement with derivatives cannot have it: "
-            "compute it in a table or a statement of its own"
-        )
-        raise HostError(msg)
     library.add_function(made, call, field, is_volatile=is_stable is False)
