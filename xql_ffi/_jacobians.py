@@ -117,14 +117,15 @@ def jacobian(*args: Any, **options: Any) -> Any:
 
     Returns:
         Of expressions, a row for each, of one expression for each column, called ``d_f_x`` for what has the alias
-        ``f`` or is the column ``f``, and ``d_0_x``, by its number, for what has no name. Of a query, a `Jacobian`.
+        ``f`` or is the column ``f``, and ``d_0_x``, by its number, for what has no name. Of a query, a `Jacobian`:
+        without pairs if it does not vary.
 
     Raises:
         TypeError: an argument is none of these.
         ValueError: no column is given, or one twice, or two derivatives would bear one name; there is no such relation
             or column; or the session has no ``grad``.
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
-        VariableError: the last column does not vary with the variable.
+        UnsupportedRelationError: the rows have no derivative, as those that iterations compute.
     """
     if "ctx" in options or (args and hasattr(args[0], "sql")):
         return _of_rows(*args, **options)
@@ -134,7 +135,13 @@ def jacobian(*args: Any, **options: Any) -> Any:
 @overload
 def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[Expr]]: ...
 @overload
-def hessian(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[str]) -> Hessian: ...
+def hessian(
+    ctx: SessionContext,
+    loss: str | DataFrame,
+    wrt: str | Sequence[str],
+    *,
+    keys: Mapping[str, Sequence[str]] | None = None,
+) -> Hessian: ...
 def hessian(*args: Any, **options: Any) -> Any:
     """Returns the second derivatives of an expression by pairs of columns, or those of a value by rows of relations.
 
@@ -158,7 +165,8 @@ def hessian(*args: Any, **options: Any) -> Any:
     Args:
         args: an expression and the column or columns to differentiate by, as `gradient` takes them; or a session, a
             query of one row and one column, in SQL or as a DataFrame, and the columns with their relations.
-        options: ``grad``, the operator for an expression, if it has rules of your own.
+        options: ``grad``, the operator for an expression, if it has rules of your own; or ``keys``, for the columns of
+            relations, ``{"w.val": ["k"]}``, the columns that tell the rows apart, by default all that are not floats.
 
     Returns:
         Of an expression, a row for each column, of one expression for each column, called ``d_x_y`` for the columns
@@ -168,7 +176,7 @@ def hessian(*args: Any, **options: Any) -> Any:
         TypeError: an argument is none of these.
         ValueError: as those of `jacobian`.
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
-        VariableError: the value does not vary with one of the columns.
+        UnsupportedRelationError: the gradient has no derivative, as that of what iterations compute.
     """
     if "ctx" in options or (args and hasattr(args[0], "sql")):
         return _of_value(*args, **options)
@@ -217,20 +225,29 @@ def _of_rows(ctx: SessionContext, query: str | DataFrame, wrt: str, *, keys: Seq
         return _differentiated(ctx, view, frame.schema().names, variable(ctx, wrt, keys))
 
 
-def _of_value(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[str]) -> Hessian:
+def _of_value(
+    ctx: SessionContext,
+    loss: str | DataFrame,
+    wrt: str | Sequence[str],
+    *,
+    keys: Mapping[str, Sequence[str]] | None = None,
+) -> Hessian:
     check_rows(ctx, "hessian")
     frame = frame_of(ctx, loss)
     check_one_column(names := frame.schema().names)
     wanted = [wrt] if isinstance(wrt, str) else list(wrt)
-    variables = {name: variable(ctx, name, None) for name in wanted}
+    if unknown := [name for name in keys or () if name not in wanted]:
+        msg = f"keys are of columns that are differentiated by: {', '.join(wanted)}, not {unknown[0]}"
+        raise ValueError(msg)
+    variables = {name: variable(ctx, name, (keys or {}).get(name)) for name in wanted}
     tag = uuid4().hex
     blocks = {}
     with viewed(ctx, frame, tag) as view:
         for a, b in combinations_with_replacement(variables, 2):
             of = variables[a]
-            keys = "".join(f"{quoted(key)}, " for key in of.keys)
+            selected = "".join(f"{quoted(key)}, " for key in of.keys)
             gradient = f"grad((SELECT {quoted(names[0])} FROM {view}), {quoted(of.name)})"
-            query = f"(SELECT {keys}{gradient} AS g_{tag} FROM {of.table})"
+            query = f"(SELECT {selected}{gradient} AS g_{tag} FROM {of.table})"
             blocks[a, b] = _differentiated(ctx, query, [*of.keys, f"g_{tag}"], variables[b])
     return Hessian(blocks)
 

@@ -274,6 +274,17 @@ def test_hessians() -> None:
     np.testing.assert_allclose(found.matrix().toarray(), expected, rtol=1e-10, atol=1e-12)
 
 
+def test_keys_of_hessians() -> None:
+    ctx = session({"w": {"place": [0.5, 1.5, 2.5], "val": [1.0, 2.0, -3.0]}})
+    loss = "SELECT SUM(val * val * val * place) AS l FROM w"
+    with pytest.raises(Exception, match="name or select columns that do"):
+        xql_ffi.hessian(ctx, loss, "w.val").matrix()
+    found = xql_ffi.hessian(ctx, loss, "w.val", keys={"w.val": ["place"]}).matrix().toarray()
+    np.testing.assert_allclose(found, np.diag([3.0, 18.0, -45.0]))
+    with pytest.raises(ValueError, match=r"differentiated by: w\.val, not val"):
+        xql_ffi.hessian(ctx, loss, "w.val", keys={"val": ["place"]})
+
+
 FRAMES = [
     "ORDER BY j",
     "ORDER BY j DESC",
