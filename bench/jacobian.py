@@ -4,8 +4,10 @@
 
 Seconds of processor time, planned and run, on one thread, and how often that of what they are over:
 
-- a stencil: the Jacobian of a step of diffusion, three numbers in each row, over the step itself; at 2,000 cells also
-  over JAX's `jacfwd` of the same, compiled, which makes all pairs
+- a stencil: the Jacobian of a step of diffusion, three numbers in each row, over the step itself, and over the three
+  derivatives along directions from which it is put together by hand, since cells three apart meet in no row (A. Curtis,
+  M. Powell, J. Reid, On the estimation of sparse Jacobian matrices, 1974); at 2,000 cells also over JAX's `jacfwd` of
+  the same, compiled, which makes all pairs
 - samples: the gradients of a logistic regression by 30 weights, one for each sample, over the gradient of the sum
 """
 
@@ -42,11 +44,18 @@ def session(**tables: pa.Table) -> SessionContext:
     return ctx
 
 
-def of_stencil(cells: int, rounds: int) -> tuple[float, float]:
-    """The seconds of the Jacobian and of the step."""
+def of_stencil(cells: int, rounds: int) -> tuple[float, float, float]:
+    """The seconds of the Jacobian, of the step, and of three derivatives along directions."""
     ctx = session(c=pa.table({"i": np.arange(cells), "u": np.sin(np.arange(cells) * 0.01)}))
     step = seconds(lambda: ctx.sql(STEP).to_arrow_table(), rounds)
-    return seconds(lambda: xql_ffi.jacobian(ctx, STEP, "c.u"), rounds), step
+    colours = [f"SELECT i, CASE WHEN i % 3 = {colour} THEN 1.0 ELSE 0.0 END AS t FROM c" for colour in range(3)]
+
+    def along_colours() -> None:
+        for colour in colours:
+            xql_ffi.pushforward(ctx, STEP, "c.u", colour).to_arrow_table()
+
+    whole = seconds(lambda: xql_ffi.jacobian(ctx, STEP, "c.u"), rounds)
+    return whole, step, seconds(along_colours, rounds)
 
 
 def of_jax(cells: int, rounds: int) -> float:
@@ -85,9 +94,10 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     table = results.table("of", Column("takes", "s", 3), Column("over", "", 2))
     for cells in options.cells:
-        whole, step = of_stencil(cells, options.rounds)
+        whole, step, coloured = of_stencil(cells, options.rounds)
         table.line(f"stencil of {cells} cells, over the step", whole, whole / step)
-    whole, _ = of_stencil(DENSE, options.rounds)
+        table.line(f"stencil of {cells} cells, over three directions", whole, whole / coloured)
+    whole, _, _ = of_stencil(DENSE, options.rounds)
     table.line(f"stencil of {DENSE} cells, over jacfwd", whole, whole / of_jax(DENSE, options.rounds))
     for samples in options.samples:
         each, of_sum = of_samples(samples, options.rounds)
