@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::metadata::ScalarAndMetadata;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Explain, Expr, LogicalPlan, LogicalPlanBuilder, SubqueryAlias, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
@@ -79,10 +79,7 @@ pub fn shares_ctes(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// Applies a function to the statement that a node scans with the values of its parameters: its plan, and the scan.
-fn map_executed<T>(
-    node: &LogicalPlan,
-    read: impl FnOnce(LogicalPlan, &TableScan) -> Result<T>,
-) -> Option<Result<T>> {
+fn map_executed<T>(node: &LogicalPlan, read: impl FnOnce(LogicalPlan, &TableScan) -> Result<T>) -> Option<Result<T>> {
     let (scan, values) = match node {
         LogicalPlan::Filter(filter) => (filter.input.as_ref(), values_in(&filter.predicate)?),
         node => (node, vec![]),
@@ -94,7 +91,11 @@ impl StatementTable {
     /// Returns the plan with the values of its parameters.
     fn executed(&self, values: Vec<ScalarAndMetadata>) -> Result<LogicalPlan> {
         if values.len() != self.parameters.len() {
-            return plan_err!("a prepared statement has {} parameters, and got {} values", self.parameters.len(), values.len());
+            return plan_err!(
+                "a prepared statement has {} parameters, and got {} values",
+                self.parameters.len(),
+                values.len()
+            );
         }
         if values.is_empty() {
             return Ok(self.plan.clone());

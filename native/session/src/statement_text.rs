@@ -172,7 +172,8 @@ impl StatementText {
         }
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("{STATEMENT_PREFIX}{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let table: Arc<dyn TableProvider> = Arc::new(StatementTable { schema: Arc::new(schema), plan, inputs, parameters: parameters.clone() });
+        let table: Arc<dyn TableProvider> =
+            Arc::new(StatementTable { schema: Arc::new(schema), plan, inputs, parameters: parameters.clone() });
         let table = FFI_TableProvider::new_with_ffi_codec(table, false, None, logical_codec());
         let Some(query) = find_query(&mut self.statement) else { return Ok(None) };
         let mut replacement = DFParser::parse_sql(&query_of(&name, &parameters))?;
