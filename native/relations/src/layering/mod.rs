@@ -21,13 +21,13 @@
 mod calls;
 mod parts;
 
-use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, Result};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{Expr, LogicalPlan, Projection};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::{Graph, Root, Threshold, import, layer};
@@ -124,6 +124,8 @@ fn taken_apart(plan: &LogicalPlan, calls: &mut Calls, names: &mut Names) -> Resu
     let mut stays = false;
     let mut kept = BTreeSet::new();
     let schema = Arc::clone(plan.inputs()[0].schema());
+    let exact: HashMap<_, _> = schema.columns().into_iter().zip(0..).collect();
+    let index_of = |column: &Column| exact.get(column).copied().or_else(|| schema.maybe_index_of_column(column));
     let passes_all_on = matches!(plan, LogicalPlan::Window(_) | LogicalPlan::Sort(_));
     if passes_all_on {
         kept.extend(0..schema.fields().len());
@@ -138,7 +140,7 @@ fn taken_apart(plan: &LogicalPlan, calls: &mut Calls, names: &mut Names) -> Resu
             }
             Ok(Expr::Literal(datafusion_common::ScalarValue::Null, None))
         })?;
-        kept.extend(columns_read(&rest).iter().filter_map(|column| schema.maybe_index_of_column(column)));
+        kept.extend(columns_read(&rest).iter().filter_map(|column| index_of(column)));
         Ok(if stays { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok((!stays).then_some((parts, kept)))

@@ -1,6 +1,7 @@
 //! Names of the columns that are added to a plan, and the projection that takes them away.
 
 use datafusion_common::{Column, DFSchema, Result};
+use datafusion_expr::utils::exprlist_to_fields;
 use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -128,8 +129,16 @@ pub fn with_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> 
     if exprs.is_empty() {
         return Ok(plan);
     }
-    let exprs = columns(plan.schema()).into_iter().chain(exprs).collect();
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+    // DataFusion would look up each column by its name, among all of them.
+    let before = plan.schema();
+    let mut fields: Vec<_> = before.iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
+    let same: Vec<_> = (0..fields.len()).collect();
+    fields.extend(exprlist_to_fields(&exprs, &plan)?);
+    let dependencies = before.functional_dependencies().project_functional_dependencies(&same, fields.len());
+    let schema = DFSchema::new_with_metadata(fields, before.metadata().clone())?;
+    let schema = Arc::new(schema.with_functional_dependencies(dependencies)?);
+    let exprs = columns(before).into_iter().chain(exprs).collect();
+    Ok(LogicalPlan::Projection(Projection::try_new_with_schema(exprs, Arc::new(plan), schema)?))
 }
 
 /// Returns these expressions under names of their own.
