@@ -132,10 +132,49 @@ def test_errors_are_those_of_the_query(ctx: SessionContext) -> None:
         assert "∂" not in str(caught.value)
 
 
-def test_without_shared_relations_it_is_written_out(ctx: SessionContext) -> None:
-    ctx.sql("SET xql.share_relations = false").collect()
-    assert rows(ctx, draws(ONCE)) == [(False,)]
-
-
 def test_an_alias_of_that_name_stays(ctx: SessionContext) -> None:
     assert rows(ctx, "SELECT a FROM t AS materialized (a, b) WHERE a = 1") == [(1,)]
+
+
+NOISE = "noise AS MATERIALIZED (SELECT i, x, random() AS r FROM t)"
+LOSS = "loss AS (SELECT sum(t.x * a.r * (b.r + 1)) AS l FROM t JOIN noise a ON a.i = t.i JOIN noise b ON b.i = t.i)"
+DERIVATIVE = "grad((SELECT l FROM loss), t.x)"
+
+
+def test_draws_within_a_derivative(ctx: SessionContext) -> None:
+    """Readers within what is differentiated have the same draws: x * (r - r) has the derivative 0."""
+    loss = LOSS.replace("a.r * (b.r + 1)", "(a.r - b.r)")
+    assert rows(ctx, f"WITH {NOISE}, {loss} SELECT {DERIVATIVE} AS d FROM t") == [(0.0,)] * 3
+    # So has the value beside it, which is linear in x.
+    both = f"SELECT t.x, {DERIVATIVE} AS d, (SELECT l FROM loss) AS l FROM t"
+    ((by_derivative, value),) = rows(ctx, f"WITH {NOISE}, {LOSS} SELECT sum(x * d), max(l) FROM ({both})")
+    assert by_derivative == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT {DERIVATIVE} AS d, noise.r FROM t JOIN noise ON noise.i = t.i",
+        f"SELECT {DERIVATIVE} AS d FROM t UNION ALL SELECT r FROM noise",
+        "SELECT a.r, grad(a.x * b.r, a.x) AS d FROM noise a JOIN noise b ON a.i = b.i",
+        f"""SELECT p.d - q.d AS d FROM (SELECT i, {DERIVATIVE} AS d FROM t) p
+            JOIN (SELECT i, {DERIVATIVE} AS d FROM t) q ON p.i = q.i""",
+    ],
+    ids=["from", "union", "beside", "twice"],
+)
+def test_draws_that_a_derivative_would_draw_again(ctx: SessionContext, query: str) -> None:
+    with pytest.raises(xql_ffi.UnsupportedRelationError, match=r"noise draws random numbers once .* in a table"):
+        ctx.sql(f"WITH {NOISE}, {LOSS} {query}").collect()
+    # So they can be had alike.
+    ctx.sql("CREATE TABLE kept AS SELECT i, x, random() AS r FROM t").collect()
+    kept = f"{LOSS} {query}".replace("noise", "kept")
+    assert rows(ctx, f"WITH {kept}")
+
+
+def test_draws_without_shared_relations(ctx: SessionContext) -> None:
+    ctx.sql("SET xql.share_relations = false")
+    with pytest.raises(xql_ffi.UnsupportedRelationError, match="noise is AS MATERIALIZED and draws"):
+        ctx.sql(f"WITH {NOISE} SELECT a.r = b.r AS same FROM noise a JOIN noise b ON a.i = b.i").collect()
+    assert rows(
+        ctx, f"WITH {NOISE.replace('random()', 'x')} SELECT sum(a.r * b.r) AS s FROM noise a JOIN noise b ON a.i = b.i"
+    )

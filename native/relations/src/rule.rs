@@ -16,6 +16,7 @@ use xql_guard::guard;
 use crate::layering::Size;
 use crate::options::{contractions, fixed_points, shares_ctes, shares_relations};
 use crate::passes::{PassContext, passed, prepared};
+use crate::shared_relation::Draws;
 use crate::subplan::{Sharing, Subplans};
 use crate::vocabulary::names::OwnNames;
 use crate::vocabulary::operators::{Operators, Recognize};
@@ -84,6 +85,7 @@ impl DifferentiateRelations {
         config: &ConfigOptions,
     ) -> Result<Transformed<LogicalPlan>> {
         let before = changed_rows(&plan)?;
+        let draws = Draws::held_in(&plan)?;
         let contractions = contractions(config);
         let Self { recognize, size, orders_joins } = *self;
         let shares_relations = shares_relations(config);
@@ -91,6 +93,9 @@ impl DifferentiateRelations {
         let setting =
             PassContext { recognize, operators, size, shares_relations, orders_joins, contractions, fixed_points };
         let differentiated = passed(plan, &setting)?;
+        if let Some(draws) = draws {
+            draws.check(&differentiated.data)?;
+        }
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(
                 "DELETE and UPDATE take derivatives that read the row alone. Write the rows anew, with CREATE TABLE ... AS SELECT"

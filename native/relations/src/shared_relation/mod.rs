@@ -11,6 +11,7 @@
 mod assert_unique;
 mod batch_table;
 pub mod determinism;
+mod draws;
 mod inline;
 mod isolated_join;
 mod iterations;
@@ -21,6 +22,7 @@ mod subplan_rewriter;
 
 pub use assert_unique::{each_row_once, unchecked};
 pub use batch_table::Given;
+pub use draws::Draws;
 pub use inline::{common_inlined, inline_for_analysis, inline_shared_relations};
 pub use isolated_join::{joined_apart, joined_in_place};
 pub use iterations::Iterations;

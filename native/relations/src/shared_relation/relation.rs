@@ -57,8 +57,8 @@ pub struct SharedRelation {
 enum Kind {
     /// They are kept for all readers.
     Kept,
-    /// They are kept for all readers, each of which is one of a CTE or view.
-    Common,
+    /// They are kept for all readers, each of which is one of a CTE or view, and `draws_once` says whether these have to have the same draws.
+    Common { draws_once: bool },
     /// They are kept, with one more column that numbers them.
     Numbered,
     /// They are handed on to each reader, if the column at this position has no number twice.
@@ -86,9 +86,10 @@ impl SharedRelation {
         Self { name, plan, schema, kind: Kind::Kept, parameters, planned: Mutex::new(None) }
     }
 
-    /// Returns the relation of a CTE or view that several places read, by its name.
-    pub fn common(name: TableReference, plan: LogicalPlan) -> Self {
-        Self { name, kind: Kind::Common, ..Self::new("", plan) }
+    /// Returns the relation of a CTE or view that several places read, by its name. `draws_once` says whether it draws random numbers which
+    /// all of these have to have.
+    pub fn common(name: TableReference, plan: LogicalPlan, draws_once: bool) -> Self {
+        Self { name, kind: Kind::Common { draws_once }, ..Self::new("", plan) }
     }
 
     /// Returns the same with one more column that numbers the rows, in no order.
@@ -122,7 +123,12 @@ impl SharedRelation {
 
     /// Returns whether it is that of a CTE or view, whose plan says what its columns are.
     pub fn is_common(&self) -> bool {
-        self.kind == Kind::Common
+        matches!(self.kind, Kind::Common { .. })
+    }
+
+    /// Returns whether its readers have to have the same draws, so that it cannot be written out for each.
+    pub fn draws_once(&self) -> bool {
+        self.kind == Kind::Common { draws_once: true }
     }
 
     /// Returns the same relation computed by another plan.

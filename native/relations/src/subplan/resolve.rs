@@ -1,15 +1,17 @@
 //! What becomes of the leaves that read common subplans.
 
-use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_expr::LogicalPlan;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use xql_autodiff::recognize;
+use xql_autodiff::vocabulary::refusals::Refused;
 
 use super::scan::{CommonSubplan, SubplanScan};
 use crate::plan::rewrite::rewrite_up;
 use crate::shared_relation::SharedRelation;
+use crate::vocabulary::nodes::{any_node, any_node_behind, draws_itself};
 use crate::vocabulary::operators::{Operators, Recognize};
 
 /// The common subplans that a statement reads, each with a reader of it and the number of its readers.
@@ -118,19 +120,39 @@ impl Subplans {
     /// `prepare` is done to the plan of each, once those that it reads are in it.
     ///
     /// # Errors
-    /// If a plan cannot be put together again, or `prepare` refuses one.
+    /// If a plan cannot be put together again, `prepare` refuses one, or one has to draw once that is written out.
     pub fn resolve(
         mut self,
         plan: LogicalPlan,
         sharing: Sharing,
         prepare: Prepare,
     ) -> Result<Transformed<LogicalPlan>> {
+        if sharing == Sharing::Nothing {
+            self.check_draws()?;
+        }
         self.shared = match sharing {
             Sharing::Nothing => HashSet::new(),
             Sharing::Materialized => self.keys(|subplan, _| subplan.is_materialized()),
             Sharing::Several => self.keys(|subplan, readers| subplan.is_materialized() || readers > 1),
         };
         self.rewritten(plan, prepare)
+    }
+
+    /// Refuses to write out what says that all that read it have the same draws.
+    fn check_draws(&self) -> Result<()> {
+        let readers = |scan: &SubplanScan| self.readers.get(&Arc::as_ptr(scan.subplan())).copied().unwrap_or_default();
+        let is_held = |scan: &SubplanScan| scan.subplan().is_materialized() && readers(scan) > 1;
+        let Some(held) = self.scans.iter().find(|scan| is_held(scan)) else { return Ok(()) };
+        for scan in &self.scans {
+            if any_node(scan.subplan().plan(), |node| Ok(draws_itself(node)))? {
+                return Err(Refused::UnsupportedRelation.mark(plan_datafusion_err!(
+                    "{} is AS MATERIALIZED and draws random numbers once for all that read it, and it is written out while \
+                     xql.share_relations is false. SET xql.share_relations = true, or keep its rows in a table",
+                    held.subplan().name()
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn keys(&self, is_wanted: impl Fn(&CommonSubplan, usize) -> bool) -> HashSet<*const CommonSubplan> {
@@ -157,7 +179,10 @@ impl Subplans {
                 let resolved = match (self.shared.contains(&key), &plan) {
                     (true, LogicalPlan::SubqueryAlias(alias)) => {
                         let name = alias.alias.clone();
-                        Resolved::Shared(Arc::new(SharedRelation::common(name, prepare(plan)?)))
+                        let readers = self.readers.get(&key).copied().unwrap_or_default();
+                        let is_held = scan.subplan().is_materialized() && readers > 1;
+                        let draws_once = is_held && any_node_behind(&plan, |node| Ok(draws_itself(node)))?;
+                        Resolved::Shared(Arc::new(SharedRelation::common(name, prepare(plan)?, draws_once)))
                     }
                     _ => Resolved::Inlined(Arc::new(plan)),
                 };

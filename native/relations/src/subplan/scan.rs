@@ -89,6 +89,14 @@ impl CommonSubplan {
         &self.plan
     }
 
+    /// Returns the name of the CTE or view.
+    pub fn name(&self) -> String {
+        match &self.plan {
+            LogicalPlan::SubqueryAlias(alias) => alias.alias.to_string(),
+            other => other.display().to_string(),
+        }
+    }
+
     /// Returns a leaf that reads it.
     pub fn scan(self: &Arc<Self>) -> LogicalPlan {
         let (parameters, work_tables) = (self.parameters.clone(), self.work_tables.clone());
