@@ -22,7 +22,7 @@ use xql_relations::is_computed_here;
 use crate::abi::{QueryPlanner, SessionRef};
 use crate::codec::{forget, forget_delegation};
 use crate::copy_to::CopyTarget;
-use crate::explain::show_explain;
+use crate::explain::{show_explain, without_tree};
 use crate::host_exec::HostContext;
 use crate::host_memory::{HostMemory, reservation_plan};
 use crate::local_exec;
@@ -57,7 +57,7 @@ impl Statement {
         let schema = Arc::clone(plan.schema());
         let state = Arc::new(local.start_query(shares_ctes));
         let copy = self.registered.resolve_format(copy, &state).await?;
-        let plan = optimize(&state, plan).await?;
+        let plan = without_tree(optimize(&state, plan).await?);
         let mut host_error = None;
         if !is_computed_here(&plan)? {
             match self.plan_in_host(&plan, &copy, &state).await {
