@@ -140,7 +140,7 @@ fn taken_apart(plan: &LogicalPlan, calls: &mut Calls, names: &mut Names) -> Resu
             }
             Ok(Expr::Literal(datafusion_common::ScalarValue::Null, None))
         })?;
-        kept.extend(columns_read(&rest).iter().filter_map(|column| index_of(column)));
+        kept.extend(columns_read(&rest).iter().filter_map(&index_of));
         Ok(if stays { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok((!stays).then_some((parts, kept)))
