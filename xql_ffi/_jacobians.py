@@ -125,7 +125,7 @@ def jacobian(*args: Any, **options: Any) -> Any:
         ValueError: no column is given, or one twice, or two derivatives would bear one name; there is no such relation
             or column; or the session has no ``grad``.
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
-        UnsupportedRelationError: the rows have no derivative, as those that iterations compute.
+        VariableError: the rows are computed by iterations, which have no derivative for each of their rows.
     """
     if "ctx" in options or (args and hasattr(args[0], "sql")):
         return _of_rows(*args, **options)
@@ -176,7 +176,7 @@ def hessian(*args: Any, **options: Any) -> Any:
         TypeError: an argument is none of these.
         ValueError: as those of `jacobian`.
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
-        UnsupportedRelationError: the gradient has no derivative, as that of what iterations compute.
+        VariableError: the gradient is of what iterations compute.
     """
     if "ctx" in options or (args and hasattr(args[0], "sql")):
         return _of_value(*args, **options)

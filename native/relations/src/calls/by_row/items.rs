@@ -50,17 +50,17 @@ fn add_items<'p>(plan: &'p LogicalPlan, path: &mut Vec<usize>, items: &mut Vec<I
     }
 }
 
-/// Returns the queries in FROM that an expression reads and that are computed from the relation of a variable beside them, if the
-/// expression does not depend on the variable otherwise: then the derivative is by that, of which each reference is a variable of its own.
+/// Returns the queries in FROM that an expression reads and that are computed from the relation of a variable beside them. None if the
+/// expression depends on the variable itself: then the derivative is by that, of which each reference is a variable of its own.
 ///
 /// # Errors
-/// If a plan cannot be gone through, or one of such queries is computed by iterations, which would count as constant.
+/// If a plan cannot be gone through, or one of several such queries is computed by iterations, which would count as constant.
 pub fn computed_beside<'p>(
     expression: &Expr,
     input: &'p LogicalPlan,
     variable: &Source,
     relation: &Relation,
-) -> Result<Vec<&'p SubqueryAlias>> {
+) -> Result<Option<Vec<&'p SubqueryAlias>>> {
     let mut items = vec![];
     add_items(input, &mut vec![], &mut items);
     let mut found: Vec<&SubqueryAlias> = vec![];
@@ -79,44 +79,34 @@ pub fn computed_beside<'p>(
                 continue;
             }
             if is_beside_variable || item.is_some_and(has_variable) {
-                return Ok(vec![]);
+                return Ok(None);
             }
             let Some(Item { alias, .. }) = item else { continue };
             if !is_computed_from(alias, relation)? {
                 continue;
             }
-            if let Some(name) = recursive_query(alias)? {
-                iterated = Some((alias, name));
+            if is_recursive(alias)? {
+                iterated = Some(alias);
             } else if !found.iter().any(|known| known.alias == alias.alias) {
                 found.push(alias);
             }
         }
     }
-    let Some((iterated, name)) = iterated else { return Ok(found) };
-    match found.first() {
-        Some(beside) => plan_err!(
+    if let (Some(iterated), Some(beside)) = (iterated, found.first()) {
+        return plan_err!(
             "the derivative of {expression} is that of each row by {} as {} reads it too, and the iterations of {} have none for each of their \
              rows. Differentiate the rest alone",
             shown(&relation.node),
             beside.alias,
             iterated.alias
-        ),
-        None => plan_err!(
-            "the iterations of {name} have no derivative for each of their rows. Differentiate a number that is computed from them, as a sum"
-        ),
+        );
     }
+    Ok(Some(found))
 }
 
-/// Returns the name of a recursive query that a query reads: its iterations have no derivative for each of their rows.
-fn recursive_query(alias: &SubqueryAlias) -> Result<Option<String>> {
-    let mut found = None;
-    any_node_behind(&alias.input, |node| {
-        if let LogicalPlan::RecursiveQuery(query) = node {
-            found = Some(query.name.clone());
-        }
-        Ok(found.is_some())
-    })?;
-    Ok(found)
+/// Returns whether a query is computed by iterations, which have no derivative for each of their rows.
+fn is_recursive(alias: &SubqueryAlias) -> Result<bool> {
+    any_node_behind(&alias.input, |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_))))
 }
 
 /// Returns whether a query is computed from a relation, and is not another name of it.

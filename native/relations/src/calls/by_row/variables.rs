@@ -96,12 +96,8 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
             if !is_call(part, recognize) {
                 return Ok(TreeNodeRecursion::Continue);
             }
-            // A function of variables themselves is differentiated by these references alone.
-            let read = expression.column_refs();
-            let is_direct = variables
-                .iter()
-                .step_by(2)
-                .any(|variable| matches!(unaliased(variable), Expr::Column(named) if read.contains(named)));
+            let queries = queries_read(expression, input)?;
+            let mut sources = vec![];
             for variable in variables.iter().step_by(2) {
                 let Expr::Column(named) = unaliased(variable) else { continue };
                 let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
@@ -110,29 +106,35 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
                     continue;
                 }
                 let column = Column::from(input.schema().qualified_field(index));
-                let queries = queries_read(expression, input)?;
                 for (place, source) in sources_of(input, index)?.into_iter().enumerate() {
                     let path = source.path.iter().rev().copied();
                     let relation = Relation::read_by(plan, source.origin.clone(), path)?;
-                    let mut queries = queries.clone();
-                    if !is_direct && !reads(&queries, &relation)? {
-                        for item in computed_beside(expression, input, &source, &relation)? {
-                            queries.push(&item.input);
-                            if !items.contains(&item.alias) {
-                                items.push(item.alias.clone());
-                            }
-                        }
+                    let beside = match reads(&queries, &relation)? {
+                        true => Some(vec![]),
+                        false => computed_beside(expression, input, &source, &relation)?,
+                    };
+                    sources.push((column.clone(), place, source, relation, beside));
+                }
+            }
+            // A function of one of several variables itself is differentiated by these references alone.
+            let is_direct = variables.len() > 2 && sources.iter().any(|(.., beside)| beside.is_none());
+            for (column, place, source, relation, beside) in sources {
+                let mut queries = queries.clone();
+                for item in beside.into_iter().flatten().filter(|_| !is_direct) {
+                    queries.push(&item.input);
+                    if !items.contains(&item.alias) {
+                        items.push(item.alias.clone());
                     }
-                    check_is_clear(&queries, &source.origin)?;
-                    check_is_apart(&column, &source, &queries)?;
-                    check_is_not_below(&column, &source, &queries)?;
-                    if found.iter().any(|known| known.column == column && known.place == place) {
-                        continue;
-                    }
-                    check_is_named(&queries, &relation)?;
-                    if reads(&queries, &relation)? {
-                        found.push(Found { column: column.clone(), source, relation, place });
-                    }
+                }
+                check_is_clear(&queries, &source.origin)?;
+                check_is_apart(&column, &source, &queries)?;
+                check_is_not_below(&column, &source, &queries)?;
+                if found.iter().any(|known| known.column == column && known.place == place) {
+                    continue;
+                }
+                check_is_named(&queries, &relation)?;
+                if reads(&queries, &relation)? {
+                    found.push(Found { column, source, relation, place });
                 }
             }
             Ok(TreeNodeRecursion::Continue)
