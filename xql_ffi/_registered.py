@@ -379,7 +379,7 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
             may_be_shared = is_materialized or (
                 "\0" not in query and (_SHARING.get() or _native.shares_ctes(self.session_id()))
             )
-        if _PREPARED_INSERT.match(query):
+        if may_be_shared and _PREPARED_INSERT.match(query):
             _list_files_anew(self)
         # Text in the place of parameters the session puts into the statement.
         if may_be_shared and not args and kwargs.keys() <= {"options", "param_values"}:

@@ -150,6 +150,16 @@ def test_rows_that_a_prepared_statement_inserts(ctx: SessionContext) -> None:
     np.testing.assert_allclose(rows(ctx, "SELECT d FROM kept"), [*SLOPE, *4 * SLOPE], rtol=1e-12)
 
 
+def test_an_insert_without_a_derivative_is_that_of_datafusion(ctx: SessionContext) -> None:
+    """DataFusion 55 forgets what has been prepared where the session stops to keep lists of files."""
+    ctx.sql("CREATE TABLE kept (d DOUBLE)").collect()
+    ctx.sql("PREPARE first AS SELECT 7 AS n").collect()
+    ctx.sql("PREPARE second(DOUBLE) AS INSERT INTO kept SELECT val * $1 FROM w").collect()
+    ctx.sql("EXECUTE second(2.0)").collect()
+    assert rows(ctx, "EXECUTE first") == [7]
+    np.testing.assert_allclose(rows(ctx, "SELECT d FROM kept"), 2 * ROWS)
+
+
 def test_values_of_a_condition_and_a_limit(ctx: SessionContext) -> None:
     sql = statement(5, "tanh(val)").replace("FROM w ORDER", "FROM w WHERE i >= $1 ORDER") + " LIMIT $2"
     ctx.sql(f"PREPARE p(BIGINT, BIGINT) AS {sql}").collect()

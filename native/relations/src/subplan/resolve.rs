@@ -140,9 +140,7 @@ impl Subplans {
 
     /// Refuses to write out what says that all that read it have the same draws.
     fn check_draws(&self) -> Result<()> {
-        let readers = |scan: &SubplanScan| self.readers.get(&Arc::as_ptr(scan.subplan())).copied().unwrap_or_default();
-        let is_held = |scan: &SubplanScan| scan.subplan().is_materialized() && readers(scan) > 1;
-        let Some(held) = self.scans.iter().find(|scan| is_held(scan)) else { return Ok(()) };
+        let Some(held) = self.scans.iter().find(|scan| self.is_held(scan.subplan())) else { return Ok(()) };
         for scan in &self.scans {
             if any_node(scan.subplan().plan(), |node| Ok(draws_itself(node)))? {
                 return Err(Refused::UnsupportedRelation.mark(plan_datafusion_err!(
@@ -157,8 +155,16 @@ impl Subplans {
 
     fn keys(&self, is_wanted: impl Fn(&CommonSubplan, usize) -> bool) -> HashSet<*const CommonSubplan> {
         let subplans = self.scans.iter().map(SubplanScan::subplan);
-        let readers = |subplan| self.readers.get(&subplan).copied().unwrap_or_default();
-        subplans.filter(|subplan| is_wanted(subplan, readers(Arc::as_ptr(subplan)))).map(Arc::as_ptr).collect()
+        subplans.filter(|subplan| is_wanted(subplan, self.readers_of(subplan))).map(Arc::as_ptr).collect()
+    }
+
+    fn readers_of(&self, subplan: &Arc<CommonSubplan>) -> usize {
+        self.readers.get(&Arc::as_ptr(subplan)).copied().unwrap_or_default()
+    }
+
+    /// Returns whether several places read it, and it says that these read the same rows.
+    fn is_held(&self, subplan: &Arc<CommonSubplan>) -> bool {
+        subplan.is_materialized() && self.readers_of(subplan) > 1
     }
 
     fn rewritten(&mut self, plan: LogicalPlan, prepare: Prepare) -> Result<Transformed<LogicalPlan>> {
@@ -179,8 +185,7 @@ impl Subplans {
                 let resolved = match (self.shared.contains(&key), &plan) {
                     (true, LogicalPlan::SubqueryAlias(alias)) => {
                         let name = alias.alias.clone();
-                        let readers = self.readers.get(&key).copied().unwrap_or_default();
-                        let is_held = scan.subplan().is_materialized() && readers > 1;
+                        let is_held = self.is_held(scan.subplan());
                         let draws_once = is_held && any_node_behind(&plan, |node| Ok(draws_itself(node)))?;
                         Resolved::Shared(Arc::new(SharedRelation::common(name, prepare(plan)?, draws_once)))
                     }
