@@ -171,6 +171,19 @@ def test_draws_that_a_derivative_would_draw_again(ctx: SessionContext, query: st
     assert rows(ctx, f"WITH {kept}")
 
 
+def test_draws_that_a_sweep_leaves_out_do_not_count(ctx: SessionContext) -> None:
+    """A sum that draws for itself has no part in the derivative, which draws the rest a second time."""
+    loss = "loss AS (SELECT sum(t.x * a.r + random()) AS l FROM t JOIN noise a ON a.i = t.i)"
+    with pytest.raises(xql_ffi.UnsupportedRelationError, match=r"noise draws random numbers once .* in a table"):
+        ctx.sql(f"WITH {NOISE}, {loss} SELECT {DERIVATIVE} AS d FROM t UNION ALL SELECT r FROM noise").collect()
+
+
+def test_draws_of_what_a_derivative_stands_beside(ctx: SessionContext) -> None:
+    """Only one place is left that reads the draws."""
+    sql = "SELECT r, grad(x * r, x) AS d FROM (SELECT a.x, a.r FROM noise a)"
+    assert all(r == d for r, d in rows(ctx, f"WITH {NOISE} {sql}"))
+
+
 def test_draws_without_shared_relations(ctx: SessionContext) -> None:
     ctx.sql("SET xql.share_relations = false")
     with pytest.raises(xql_ffi.UnsupportedRelationError, match="noise is AS MATERIALIZED and draws"):

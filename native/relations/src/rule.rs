@@ -16,8 +16,9 @@ use xql_guard::guard;
 use crate::layering::Size;
 use crate::options::{contractions, fixed_points, shares_ctes, shares_relations};
 use crate::passes::{PassContext, passed, prepared};
-use crate::shared_relation::Draws;
+use crate::shared_relation::DrawingRelations;
 use crate::subplan::{Sharing, Subplans};
+use crate::vjp::with_joins_in_relation;
 use crate::vocabulary::names::OwnNames;
 use crate::vocabulary::operators::{Operators, Recognize};
 
@@ -70,7 +71,11 @@ impl DifferentiateRelations {
             true => Sharing::Several,
             false => Sharing::Nothing,
         };
-        let read = subplans.resolve(plan, sharing, &prepared)?;
+        let prepare = |plan| match is_plain {
+            true => prepared(plan),
+            false => with_joins_in_relation(prepared(plan)?, self.recognize),
+        };
+        let read = subplans.resolve(plan, sharing, &prepare)?;
         if is_plain {
             return Ok(read);
         }
@@ -85,7 +90,7 @@ impl DifferentiateRelations {
         config: &ConfigOptions,
     ) -> Result<Transformed<LogicalPlan>> {
         let before = changed_rows(&plan)?;
-        let draws = Draws::held_in(&plan)?;
+        let drawing = DrawingRelations::read_by(&plan)?;
         let contractions = contractions(config);
         let Self { recognize, size, orders_joins } = *self;
         let shares_relations = shares_relations(config);
@@ -93,9 +98,7 @@ impl DifferentiateRelations {
         let setting =
             PassContext { recognize, operators, size, shares_relations, orders_joins, contractions, fixed_points };
         let differentiated = passed(plan, &setting)?;
-        if let Some(draws) = draws {
-            draws.check(&differentiated.data)?;
-        }
+        drawing.check(&differentiated.data)?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(
                 "DELETE and UPDATE take derivatives that read the row alone. Write the rows anew, with CREATE TABLE ... AS SELECT"

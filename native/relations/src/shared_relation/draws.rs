@@ -10,59 +10,74 @@ use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::relation::SharedRelation;
-use crate::vocabulary::nodes::draws_itself;
 
-/// The relations of a statement whose readers have to have the same draws.
-pub struct Draws {
-    /// The name of one of them.
-    name: String,
-    /// How many nodes of the statement draw, where each relation is computed once.
-    nodes: usize,
+/// The draws of a relation that all its readers have to have alike: in how many places they have been written out, beside those that scan it.
+#[derive(Debug, Default)]
+pub struct SharedDraws {
+    written_out: AtomicUsize,
 }
 
-impl Draws {
-    /// Returns those of a statement, if it has such relations.
+impl SharedDraws {
+    /// Counts one more place that computes the relation for itself: a sweep through it, or what a derivative stands beside in FROM.
+    pub fn write_out(&self) {
+        self.written_out.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The relations that a statement scans whose readers have to have the same draws.
+pub struct DrawingRelations(Vec<Arc<SharedRelation>>);
+
+impl DrawingRelations {
+    /// Finds those that a plan and other relations in it scan.
     ///
     /// # Errors
     /// If the plan cannot be traversed.
-    pub fn held_in(plan: &LogicalPlan) -> Result<Option<Self>> {
+    pub fn read_by(plan: &LogicalPlan) -> Result<Self> {
         let mut relations = vec![];
-        let nodes = drawing_nodes(plan, &mut relations)?;
-        let held = relations.iter().find(|relation| relation.draws_once());
-        Ok(held.map(|relation| Self { name: relation.name().to_owned(), nodes }))
+        find(plan, &mut relations)?;
+        relations.retain(|relation| relation.shared_draws().is_some());
+        Ok(Self(relations))
     }
 
-    /// Refuses a plan that draws in more places than the statement.
+    /// Refuses what the statement has become if it computes one of them in two places.
     ///
     /// # Errors
     /// If it does, or cannot be traversed.
     pub fn check(&self, plan: &LogicalPlan) -> Result<()> {
-        if drawing_nodes(plan, &mut vec![])? <= self.nodes {
+        if self.0.is_empty() {
             return Ok(());
         }
-        let name = &self.name;
-        plan_err!(
-            "{name} draws random numbers once for all that read it, AS MATERIALIZED, and a derivative beside what else reads it would draw \
-             others. Keep its rows in a table, CREATE TABLE {name} AS SELECT ..."
-        )
+        let scanned = Self::read_by(plan)?.0;
+        for relation in &self.0 {
+            let Some(draws) = relation.shared_draws() else { continue };
+            let scans =
+                scanned.iter().filter_map(|other| other.shared_draws()).filter(|other| Arc::ptr_eq(other, draws));
+            if draws.written_out.load(Ordering::Relaxed) + scans.count() > 1 {
+                let name = relation.name();
+                return plan_err!(
+                    "{name} draws random numbers once for all that read it, AS MATERIALIZED, and a derivative beside what else reads it \
+                     would draw others. Keep its rows in a table, CREATE TABLE {name} AS SELECT ..."
+                );
+            }
+        }
+        Ok(())
     }
 }
 
-/// Returns how many nodes of a plan and of the relations that it scans draw. Adds these relations, each once.
+/// Adds the relations that a plan and these scan, each once.
 #[recursive::recursive]
-fn drawing_nodes(plan: &LogicalPlan, relations: &mut Vec<Arc<SharedRelation>>) -> Result<usize> {
-    let mut nodes = 0;
+fn find(plan: &LogicalPlan, relations: &mut Vec<Arc<SharedRelation>>) -> Result<()> {
     plan.apply_with_subqueries(|node| {
-        nodes += usize::from(draws_itself(node));
         if let Some(relation) = SharedRelation::scanned_by(node)
             && !relations.iter().any(|known| Arc::ptr_eq(known, &relation))
         {
             relations.push(Arc::clone(&relation));
-            nodes += drawing_nodes(relation.plan(), relations)?;
+            find(relation.plan(), relations)?;
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(nodes)
+    Ok(())
 }

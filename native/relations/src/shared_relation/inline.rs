@@ -93,7 +93,7 @@ const MOST_NODES: usize = 10_000;
 /// Returns a plan with the CTEs and views that are shared relations written out where they are read, though not in subqueries.
 ///
 /// # Errors
-/// If that is too large, one of them draws random numbers that others read as well, or the plan cannot be put together again.
+/// If that is too large, or the plan cannot be put together again.
 pub fn common_inlined(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let nodes = nodes_of(&plan, &mut vec![])?;
     if nodes > MOST_NODES {
@@ -103,12 +103,8 @@ pub fn common_inlined(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         );
     }
     SharedRelation::replace_scans(plan, &|scan, relation| {
-        if relation.draws_once() {
-            let name = relation.name();
-            return plan_err!(
-                "{name} draws random numbers once for all that read it, AS MATERIALIZED, and what a derivative stands beside in FROM is \
-                 written out, so that it would draw others. Keep its rows in a table, CREATE TABLE {name} AS SELECT ..."
-            );
+        if let Some(draws) = relation.shared_draws() {
+            draws.write_out();
         }
         relation.is_common().then(|| relation.plan_read_by(scan)).transpose()
     })

@@ -22,7 +22,7 @@ mod subplan_rewriter;
 
 pub use assert_unique::{each_row_once, unchecked};
 pub use batch_table::Given;
-pub use draws::Draws;
+pub use draws::DrawingRelations;
 pub use inline::{common_inlined, inline_for_analysis, inline_shared_relations};
 pub use isolated_join::{joined_apart, joined_in_place};
 pub use iterations::Iterations;

@@ -28,6 +28,7 @@ use xql_autodiff::vocabulary::refusals::Refused;
 use xql_contraction::contract_sums;
 use xql_guard::on_stack_of;
 
+use super::draws::SharedDraws;
 use super::iterations::{Iterations, keeps};
 use super::outer_session::OuterSession;
 use crate::options::contractions;
@@ -53,12 +54,13 @@ pub struct SharedRelation {
 }
 
 /// What is done with the rows that the plan computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Kind {
     /// They are kept for all readers.
     Kept,
-    /// They are kept for all readers, each of which is one of a CTE or view, and `draws_once` says whether these have to have the same draws.
-    Common { draws_once: bool },
+    /// They are kept for all readers, each of which is one of a CTE or view. If the readers have to have the same draws, `draws` counts the
+    /// places that draw.
+    Common { draws: Option<Arc<SharedDraws>> },
     /// They are kept, with one more column that numbers them.
     Numbered,
     /// They are handed on to each reader, if the column at this position has no number twice.
@@ -86,10 +88,10 @@ impl SharedRelation {
         Self { name, plan, schema, kind: Kind::Kept, parameters, planned: Mutex::new(None) }
     }
 
-    /// Returns the relation of a CTE or view that several places read, by its name. `draws_once` says whether it draws random numbers which
+    /// Creates the relation of a CTE or view that several places read, by its name. `draws_once` says whether it draws random numbers which
     /// all of these have to have.
     pub fn common(name: TableReference, plan: LogicalPlan, draws_once: bool) -> Self {
-        Self { name, kind: Kind::Common { draws_once }, ..Self::new("", plan) }
+        Self { name, kind: Kind::Common { draws: draws_once.then(Arc::default) }, ..Self::new("", plan) }
     }
 
     /// Returns the same with one more column that numbers the rows, in no order.
@@ -126,16 +128,19 @@ impl SharedRelation {
         matches!(self.kind, Kind::Common { .. })
     }
 
-    /// Returns whether its readers have to have the same draws, so that it cannot be written out for each.
-    pub fn draws_once(&self) -> bool {
-        self.kind == Kind::Common { draws_once: true }
+    /// Returns the draws that its readers have to have alike. They are those of all relations that it has been rewritten to.
+    pub fn shared_draws(&self) -> Option<&Arc<SharedDraws>> {
+        match &self.kind {
+            Kind::Common { draws } => draws.as_ref(),
+            _ => None,
+        }
     }
 
     /// Returns the same relation computed by another plan.
     pub fn with_plan(&self, plan: LogicalPlan) -> Self {
         match self.number() {
             Some(row) => Self::numbered(self.name(), plan, row),
-            None => Self { name: self.name.clone(), kind: self.kind, ..Self::new("", plan) },
+            None => Self { name: self.name.clone(), kind: self.kind.clone(), ..Self::new("", plan) },
         }
     }
 
@@ -146,12 +151,12 @@ impl SharedRelation {
 
     /// Returns whether it is computed for its only reader, planned apart with the columns that are read.
     pub fn is_part(&self) -> bool {
-        self.kind == Kind::Part
+        matches!(self.kind, Kind::Part)
     }
 
     /// Returns whether the last column is not of the plan but numbers its rows.
     pub fn is_numbered(&self) -> bool {
-        self.kind == Kind::Numbered
+        matches!(self.kind, Kind::Numbered)
     }
 
     /// Returns the column that has the numbers of the rows.

@@ -11,6 +11,7 @@ use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use crate::vocabulary::nodes::{any_node, any_part};
+use crate::vocabulary::operators::{Operators, Recognize};
 
 /// Returns a subquery with what relations and scalar subqueries in it read of what stands beside or around them as conditions of joins, as
 /// DataFusion's optimizer writes them. What it still names of a query around it, it really takes from there.
@@ -23,7 +24,7 @@ use crate::vocabulary::nodes::{any_node, any_part};
 ///       TableScan: d
 /// ```
 pub fn with_joins(subquery: &Subquery) -> Result<Subquery> {
-    if subquery.outer_ref_columns.is_empty() && !any_node(&subquery.subquery, has_correlated)? {
+    if subquery.outer_ref_columns.is_empty() && !is_correlated_within(&subquery.subquery)? {
         return Ok(subquery.clone());
     }
     let plan = taken_apart(&subquery.subquery)?;
@@ -47,6 +48,18 @@ pub fn with_joins_of(query: &Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
     Ok(Arc::new(plan))
 }
 
+/// Returns the plan of a relation that several places read with what is LATERAL or correlated in it as joins, unless calls are in it: these
+/// find the variables of subqueries for themselves.
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn with_joins_in_relation(plan: LogicalPlan, recognize: Recognize) -> Result<LogicalPlan> {
+    if !is_correlated_within(&plan)? || !Operators::of(&plan, recognize)?.is_empty() {
+        return Ok(plan);
+    }
+    taken_apart(&plan)
+}
+
 const LATERAL: &str = "a gradient by row passes through LATERAL where DataFusion makes a join of it, and of this one it makes none, as of \
                        one with LIMIT. Write it as a join";
 
@@ -55,6 +68,11 @@ fn taken_apart(query: &LogicalPlan) -> Result<LogicalPlan> {
         Optimizer::with_rules(vec![Arc::new(ScalarSubqueryToJoin::new()), Arc::new(DecorrelateLateralJoin::new())]);
     let context = OptimizerContext::new().with_skip_failing_rules(false);
     optimizer.optimize(query.clone(), &context, |_, _| {})
+}
+
+/// Returns whether a relation or a scalar subquery in a plan reads columns of what stands beside or around it.
+fn is_correlated_within(plan: &LogicalPlan) -> Result<bool> {
+    any_node(plan, |node| Ok(is_lateral(node) || has_correlated(node)?))
 }
 
 /// Returns whether a node is LATERAL and reads columns of what stands beside it.

@@ -48,7 +48,7 @@ use crate::shared_relation::Iterations;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{non_query_nodes, shown};
 pub use contraction::{isolate_contraction, multiplied};
-pub use correlated::{correlated, with_joins, with_joins_of};
+pub use correlated::{correlated, with_joins, with_joins_in_relation, with_joins_of};
 pub use cotangents::RowCotangents;
 use linearize::SegmentBuilder;
 pub use linearize::Values;

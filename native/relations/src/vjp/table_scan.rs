@@ -46,14 +46,18 @@ fn common(builder: &mut SegmentBuilder, node: Node, relation: &SharedRelation) -
         let segment = builder.residuals.reader(residual, width, builder.names)?;
         return Ok(Segment { single: builder.residuals.is_single(node), ..segment });
     }
-    let segment = builder.for_readers(node, |builder| builder.segment(relation.plan()))?;
-    if needs_no_residual(&segment.plan)? {
-        return Ok(segment);
+    let before = builder.residuals.all().len();
+    let mut segment = builder.for_readers(node, |builder| builder.segment(relation.plan()))?;
+    if !needs_no_residual(&segment.plan)? {
+        let single = segment.single;
+        segment = Segment { single, ..builder.stored(node, segment)? };
+        if single {
+            builder.residuals.know_single(node);
+        }
     }
-    let single = segment.single;
-    let segment = builder.stored(node, segment)?;
-    if single {
-        builder.residuals.know_single(node);
+    // What draws becomes a residual, which the next reader finds.
+    if let Some(draws) = relation.shared_draws().filter(|_| builder.residuals.all().len() > before) {
+        draws.write_out();
     }
-    Ok(Segment { single, ..segment })
+    Ok(segment)
 }
