@@ -16,7 +16,7 @@ use xql_guard::guard;
 use crate::layering::Size;
 use crate::options::{contractions, fixed_points, shares_ctes, shares_relations};
 use crate::passes::{PassContext, passed, prepared};
-use crate::shared_relation::DrawingRelations;
+use crate::shared_relation::{DrawingRelations, find_columns_read};
 use crate::subplan::{Sharing, Subplans};
 use crate::vjp::with_joins_in_relation;
 use crate::vocabulary::names::OwnNames;
@@ -77,6 +77,7 @@ impl DifferentiateRelations {
         };
         let read = subplans.resolve(plan, sharing, &prepare)?;
         if is_plain {
+            find_columns_read(&read.data)?;
             return Ok(read);
         }
         let own = OwnNames::of(&read.data)?;
@@ -99,6 +100,7 @@ impl DifferentiateRelations {
             PassContext { recognize, operators, size, shares_relations, orders_joins, contractions, fixed_points };
         let differentiated = passed(plan, &setting)?;
         drawing.check(&differentiated.data)?;
+        find_columns_read(&differentiated.data)?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(
                 "DELETE and UPDATE take derivatives that read the row alone. Write the rows anew, with CREATE TABLE ... AS SELECT"

@@ -40,6 +40,7 @@ pub use adjoint::AdjointExec;
 pub use batch_scan::{BatchScanExec, Id, is_given};
 pub use fixed_point::FixedPoint;
 pub use iterated_projection::WithoutMetrics;
+pub use lock::locked;
 pub use materialize::Kept;
 pub use observed::{Observed, ObservedExec, Observer};
 pub use observer_guard::shutdown_observers;

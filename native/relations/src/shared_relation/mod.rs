@@ -10,6 +10,7 @@
 
 mod assert_unique;
 mod batch_table;
+mod columns_read;
 pub mod determinism;
 mod draws;
 mod inline;
@@ -22,6 +23,7 @@ mod subplan_rewriter;
 
 pub use assert_unique::{each_row_once, unchecked};
 pub use batch_table::Given;
+pub use columns_read::find_columns_read;
 pub use draws::DrawingRelations;
 pub use inline::{common_inlined, inline_for_analysis, inline_shared_relations};
 pub use isolated_join::{joined_apart, joined_in_place};

@@ -19,7 +19,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::any::Any;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ptr;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
@@ -33,7 +33,7 @@ use super::iterations::{Iterations, keeps};
 use super::outer_session::OuterSession;
 use crate::options::contractions;
 use crate::physical::{
-    Keeps, Kept, RecursiveTapeExec, Shared, SharedScanExec, UniqueRowsExec, is_given, share_projections,
+    Keeps, Kept, RecursiveTapeExec, Shared, SharedScanExec, UniqueRowsExec, is_given, locked, share_projections,
 };
 use crate::version::table_scan;
 use crate::vocabulary::expressions::unaliased;
@@ -50,6 +50,8 @@ pub struct SharedRelation {
     kind: Kind,
     /// The parameters of a prepared statement that the plan reads.
     parameters: Vec<(String, Option<FieldRef>)>,
+    /// The columns that are read, all if they have not been looked for.
+    columns_read: std::sync::Mutex<Option<BTreeSet<usize>>>,
     planned: Mutex<Option<Planned>>,
 }
 
@@ -77,6 +79,17 @@ struct Planned {
     /// When the execution started that it was planned for. A later one reads its tables anew.
     started: Option<DateTime<Utc>>,
     shared: Weak<Shared>,
+    /// The columns that it has, of those of the relation.
+    columns: Vec<usize>,
+}
+
+/// The physical plan of a relation for one of its readers.
+struct PlannedForReader {
+    shared: Arc<Shared>,
+    /// Whether nobody has asked for it before.
+    is_first: bool,
+    /// The columns that it has, of those of the relation.
+    columns: Vec<usize>,
 }
 
 impl SharedRelation {
@@ -85,7 +98,15 @@ impl SharedRelation {
         let schema = Arc::clone(plan.schema().inner());
         let parameters = parameters_of(&plan);
         let name = TableReference::bare(name.into());
-        Self { name, plan, schema, kind: Kind::Kept, parameters, planned: Mutex::new(None) }
+        Self {
+            name,
+            plan,
+            schema,
+            kind: Kind::Kept,
+            parameters,
+            columns_read: std::sync::Mutex::default(),
+            planned: Mutex::default(),
+        }
     }
 
     /// Creates the relation of a CTE or view that several places read, by its name. `draws_once` says whether it draws random numbers which
@@ -254,6 +275,38 @@ impl SharedRelation {
         &self.plan
     }
 
+    /// Adds columns to those that are read: a plan of an earlier statement may be read by another one.
+    pub fn add_columns_read(&self, columns: BTreeSet<usize>) {
+        locked(&self.columns_read).get_or_insert_default().extend(columns);
+    }
+
+    /// Returns the columns that are computed. Iterations and the number of a row are, whether they are read or not.
+    fn columns_computed(&self) -> Vec<usize> {
+        let all = 0..self.schema.fields().len();
+        match locked(&self.columns_read).as_ref().filter(|_| Iterations::of(&self.plan).is_none()) {
+            Some(read) => {
+                let number = self.is_numbered().then(|| all.end - 1);
+                let checked = match self.kind {
+                    Kind::UniqueChecked(column) => Some(column),
+                    _ => None,
+                };
+                let is_computed = |column: &usize| read.contains(column) || [number, checked].contains(&Some(*column));
+                let columns: Vec<_> = all.filter(is_computed).collect();
+                // There are as many rows, though nothing of them is read.
+                if columns.is_empty() { vec![0] } else { columns }
+            }
+            None => all.collect(),
+        }
+    }
+
+    /// Returns the plan of the relation, possibly with values of parameters in it, without the columns that nobody reads.
+    ///
+    /// # Errors
+    /// If it has other columns than the relation.
+    pub fn plan_of_columns_read(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        project(plan, &self.columns_computed())
+    }
+
     /// Returns the names of the columns.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.schema.fields().iter().map(|field| field.name().as_str())
@@ -322,17 +375,19 @@ impl SharedRelation {
         provider_as_source(Arc::new(Reader { relation: Arc::clone(self), schema }))
     }
 
-    /// Returns the physical plan for the session's statement, and whether nobody has asked for it before.
-    async fn planned(&self, state: &dyn Session, handed_on: &[Expr]) -> Result<(Arc<Shared>, bool)> {
+    /// Returns the physical plan for the session's statement.
+    async fn planned(&self, state: &dyn Session, handed_on: &[Expr]) -> Result<PlannedForReader> {
         let started = state.execution_props().query_execution_start_time;
         // Scans are planned side by side. The second one waits for the plan of the first.
         let mut planned = self.planned.lock().await;
-        let known = planned.as_ref().filter(|planned| planned.started == started);
-        if let Some(shared) = known.and_then(|planned| planned.shared.upgrade()) {
-            return Ok((shared, false));
+        if let Some(known) = planned.as_ref().filter(|planned| planned.started == started)
+            && let Some(shared) = known.shared.upgrade()
+        {
+            return Ok(PlannedForReader { shared, is_first: false, columns: known.columns.clone() });
         }
+        let columns = self.columns_computed();
         // The passes of the rule are behind it. The session sees no call in it, and leaves it as it is.
-        let plan = self.with_values(handed_on)?;
+        let plan = project(self.with_values(handed_on)?, &columns)?;
         let plan = match Iterations::of(&plan) {
             Some(iterations) => of_iterations(iterations, state).await?,
             None => alone(&plan, state).await?,
@@ -340,14 +395,15 @@ impl SharedRelation {
         // A tape accounts for its rows and numbers them, and rows that are given to an iteration are held by it.
         let is_tape = plan.is::<RecursiveTapeExec>();
         let numbers = self.is_numbered() && !is_tape;
-        if plan.schema().fields().len() + usize::from(numbers) != self.schema.fields().len() {
+        if plan.schema().fields().len() + usize::from(numbers) != columns.len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
         }
         let kept = Kept { plan: is_tape, rows: is_tape || is_given(&plan), no_measures: false };
-        let shared = Shared::new(self.name().to_owned(), Arc::clone(&self.schema), numbers, plan);
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let shared = Shared::new(self.name().to_owned(), schema, numbers, plan);
         let shared = Arc::new(shared.with_kept(kept));
-        *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
-        Ok((shared, true))
+        *planned = Some(Planned { started, shared: Arc::downgrade(&shared), columns: columns.clone() });
+        Ok(PlannedForReader { shared, is_first: true, columns })
     }
 
     /// Returns the physical plan of these columns, for a reader that has all columns under the names of a schema.
@@ -399,7 +455,7 @@ fn of_iterations<'a>(
         })?;
         let Some((relation, scan)) = scan else { return internal_err!("{} has no iterations", iterations.query()) };
         // It reads what the iterations have computed, but none of their rows.
-        let (shared, is_first) = relation.planned(state, &scan.filters).await?;
+        let PlannedForReader { shared, is_first, .. } = relation.planned(state, &scan.filters).await?;
         let tape = SharedScanExec::new(shared, &relation.schema, None, is_first)?;
         iterations.back(Arc::new(tape), state).await
     }
@@ -436,6 +492,17 @@ async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn Execut
 const NEEDED: usize = 512 << 10;
 /// Bytes of a stack on which some relations are planned.
 const STACK: usize = 8 << 20;
+
+/// Returns a plan with these columns alone. Those behind the last one are numbers of rows, which no plan has.
+fn project(plan: LogicalPlan, columns: &[usize]) -> Result<LogicalPlan> {
+    let all = plan.schema().fields().len();
+    let read: Vec<_> = columns.iter().copied().filter(|column| *column < all).collect();
+    if read.len() == all {
+        return Ok(plan);
+    }
+    let exprs = read.into_iter().map(|column| Expr::Column(plan.schema().qualified_field(column).into())).collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+}
 
 /// Returns what a scan of a relation reads, from a plan that has the columns of the relation.
 pub fn read_from(scan: &TableScan, plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -493,11 +560,16 @@ impl TableProvider for Reader {
         }
         let whole = OuterSession::of(state);
         let state = whole.as_deref().map_or(state, |whole| whole.session());
-        let (shared, is_first) = self.relation.planned(state, filters).await?;
+        let PlannedForReader { shared, is_first, columns } = self.relation.planned(state, filters).await?;
         if let Some(tape) = shared.plan().downcast_ref::<RecursiveTapeExec>() {
             tape.query().wanted.read_by(self.condition(filters, state)?);
         }
-        Ok(Arc::new(SharedScanExec::new(shared, &self.schema, projection.cloned(), is_first)?))
+        let projection = projection.map(|read| self.positions_in(read, &columns)).transpose()?;
+        if projection.is_none() && columns.len() < self.schema.fields().len() {
+            return internal_err!("all columns of {} are read, of which some are not computed", self.relation.name);
+        }
+        let schema = Arc::new(self.schema.project(&columns)?);
+        Ok(Arc::new(SharedScanExec::new(shared, &schema, projection, is_first)?))
     }
 
     /// Rows of iterations that are not read need not be kept. The plan keeps its filters.
@@ -513,6 +585,18 @@ impl TableProvider for Reader {
 }
 
 impl Reader {
+    /// Returns the positions of columns of the relation among those that are computed.
+    fn positions_in(&self, read: &[usize], computed: &[usize]) -> Result<Vec<usize>> {
+        let position = |column: &usize| match computed.binary_search(column) {
+            Ok(position) => Ok(position),
+            Err(_) => {
+                let name = self.schema.field(*column).name();
+                internal_err!("{name} of {} is read, which is not computed", self.relation.name)
+            }
+        };
+        read.iter().map(position).collect()
+    }
+
     /// Returns what holds for the rows that are read, if it is known.
     fn condition(&self, filters: &[Expr], state: &dyn Session) -> Result<Option<Arc<dyn PhysicalExpr>>> {
         let filters = filters.iter().filter(|filter| marked(unaliased(filter)).is_none()).cloned();
