@@ -77,7 +77,10 @@ impl DifferentiateRelations {
         };
         let read = subplans.resolve(plan, sharing, &prepare)?;
         if is_plain {
-            find_columns_read(&read.data)?;
+            // A relation that is being planned has been looked through with its reader.
+            if read.transformed {
+                find_columns_read(&read.data)?;
+            }
             return Ok(read);
         }
         let own = OwnNames::of(&read.data)?;

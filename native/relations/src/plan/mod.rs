@@ -1,5 +1,6 @@
 //! Rewriting plans, whatever the columns are that they get.
 
+pub mod columns_of_inputs;
 pub mod over_input;
 pub mod pull_up_column;
 pub mod recursion;

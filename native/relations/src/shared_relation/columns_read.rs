@@ -6,70 +6,96 @@
 //! h: Projection: x / y AS q, x - y AS d         ->     h: Projection: x - y AS d
 //! ```
 //!
-//! A shared relation is planned apart from its readers, so that DataFusion's rule would take all columns of it for ones that are read. This
-//! rule is asked about each plan instead, those of readers before those of what they read, and the answers of all readers are put together.
+//! A shared relation is planned apart from its readers, so that DataFusion's rule would take all columns of it for ones that are read. What
+//! all readers need of it is found here: first in the plan of the statement, then in the relations, those of readers before what they read.
 
-use datafusion_common::Result;
-use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_expr::{LogicalPlan, TableScan};
-use datafusion_optimizer::optimize_projections::OptimizeProjections;
-use datafusion_optimizer::{OptimizerContext, OptimizerRule};
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, Result};
+use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::{BTreeSet, HashMap};
-use std::ptr;
 use std::sync::Arc;
 
 use super::relation::SharedRelation;
+use crate::plan::columns_of_inputs::{add_positions_in, columns_of_inputs};
+use crate::vocabulary::work_table::source_column;
 
 /// Finds the columns that a plan reads of the shared relations that it scans, be it through others, and tells these.
 ///
 /// # Errors
-/// If a plan cannot be traversed or put together again.
+/// If a plan cannot be traversed.
 pub fn find_columns_read(plan: &LogicalPlan) -> Result<()> {
-    let mut relations = vec![];
-    add_relations(plan, &mut relations)?;
-    if relations.is_empty() {
-        return Ok(());
-    }
-    let mut read = HashMap::new();
-    add_columns(plan.clone(), &mut read)?;
+    let mut readers = Readers::default();
+    readers.add_relations(plan)?;
+    readers.add_columns_of(plan)?;
     // Those that others read have been added before these.
-    for relation in relations.iter().rev() {
-        let columns = read.remove(&Arc::as_ptr(relation)).unwrap_or_default();
-        relation.add_columns_read(columns);
-        add_columns(relation.plan_of_columns_read(relation.plan().clone())?, &mut read)?;
+    while let Some(relation) = readers.relations.pop() {
+        relation.add_columns_read(readers.read.remove(&Arc::as_ptr(&relation)).unwrap_or_default());
+        let width = relation.plan().schema().fields().len();
+        let columns = relation.columns_computed().into_iter().filter(|column| *column < width);
+        readers.add_columns(relation.plan(), columns.collect())?;
     }
     Ok(())
 }
 
-/// Adds the relations that a plan scans, each once, and before it those that it scans itself.
-#[recursive::recursive]
-fn add_relations(plan: &LogicalPlan, relations: &mut Vec<Arc<SharedRelation>>) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
-        if let Some(relation) = SharedRelation::scanned_by(node)
-            && !relations.iter().any(|known| Arc::ptr_eq(known, &relation))
-        {
-            add_relations(relation.plan(), relations)?;
-            relations.push(relation);
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(())
+/// What is known of the relations that a statement scans.
+#[derive(Default)]
+struct Readers {
+    /// The relations, each once, and before it those that it scans itself.
+    relations: Vec<Arc<SharedRelation>>,
+    /// The columns that subqueries read of what stands around them, wherever that is.
+    outer: Vec<Column>,
+    /// The columns that have been found to be read.
+    read: HashMap<*const SharedRelation, BTreeSet<usize>>,
 }
 
-/// Adds the columns that the scans in a plan read.
-fn add_columns(plan: LogicalPlan, read: &mut HashMap<*const SharedRelation, BTreeSet<usize>>) -> Result<()> {
-    let pruned = OptimizeProjections::new().rewrite(plan, &OptimizerContext::new())?.data;
-    pruned.apply_with_subqueries(|node| {
-        if let LogicalPlan::TableScan(scan) = node
+impl Readers {
+    #[recursive::recursive]
+    fn add_relations(&mut self, plan: &LogicalPlan) -> Result<()> {
+        plan.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|part| {
+                    if let Expr::OuterReferenceColumn(_, column) = part {
+                        self.outer.push(column.clone());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })?;
+            if let Some(relation) = SharedRelation::scanned_by(node)
+                && !self.relations.iter().any(|known| Arc::ptr_eq(known, &relation))
+            {
+                self.add_relations(relation.plan())?;
+                self.relations.push(relation);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(())
+    }
+
+    /// Adds what a plan reads of which all columns are needed.
+    fn add_columns_of(&mut self, plan: &LogicalPlan) -> Result<()> {
+        self.add_columns(plan, (0..plan.schema().fields().len()).collect())
+    }
+
+    /// Adds what a plan reads of which these columns are needed.
+    #[recursive::recursive]
+    fn add_columns(&mut self, plan: &LogicalPlan, mut needed: BTreeSet<usize>) -> Result<()> {
+        if !self.outer.is_empty() {
+            add_positions_in(&self.outer, plan.schema(), &mut needed);
+        }
+        if let LogicalPlan::TableScan(scan) = plan
             && let Some(relation) = SharedRelation::scanned(scan)
         {
-            read.entry(ptr::from_ref(relation.as_ref())).or_default().extend(positions(scan));
+            let columns = needed.iter().map(|column| source_column(scan, *column));
+            self.read.entry(Arc::as_ptr(&relation)).or_default().extend(columns);
         }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(())
-}
-
-fn positions(scan: &TableScan) -> Vec<usize> {
-    scan.projection.clone().unwrap_or_else(|| (0..scan.source.schema().fields().len()).collect())
+        for (input, needed) in plan.inputs().into_iter().zip(columns_of_inputs(plan, &needed)?) {
+            self.add_columns(input, needed)?;
+        }
+        let mut queries = vec![];
+        plan.apply_subqueries(|query| {
+            queries.push(query.clone());
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        queries.iter().try_for_each(|query| self.add_columns_of(query))
+    }
 }

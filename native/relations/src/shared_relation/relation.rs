@@ -281,7 +281,7 @@ impl SharedRelation {
     }
 
     /// Returns the columns that are computed. Iterations and the number of a row are, whether they are read or not.
-    fn columns_computed(&self) -> Vec<usize> {
+    pub fn columns_computed(&self) -> Vec<usize> {
         let all = 0..self.schema.fields().len();
         match locked(&self.columns_read).as_ref().filter(|_| Iterations::of(&self.plan).is_none()) {
             Some(read) => {
@@ -297,14 +297,6 @@ impl SharedRelation {
             }
             None => all.collect(),
         }
-    }
-
-    /// Returns the plan of the relation, possibly with values of parameters in it, without the columns that nobody reads.
-    ///
-    /// # Errors
-    /// If it has other columns than the relation.
-    pub fn plan_of_columns_read(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        project(plan, &self.columns_computed())
     }
 
     /// Returns the names of the columns.
@@ -500,8 +492,17 @@ fn project(plan: LogicalPlan, columns: &[usize]) -> Result<LogicalPlan> {
     if read.len() == all {
         return Ok(plan);
     }
-    let exprs = read.into_iter().map(|column| Expr::Column(plan.schema().qualified_field(column).into())).collect();
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+    Ok(LogicalPlan::Projection(match plan {
+        // One over it would have the session optimize the plan once more.
+        LogicalPlan::Projection(projection) => {
+            let exprs = read.into_iter().map(|column| projection.expr[column].clone()).collect();
+            Projection::try_new(exprs, projection.input)?
+        }
+        plan => {
+            let exprs = read.into_iter().map(|column| Expr::Column(plan.schema().qualified_field(column).into()));
+            Projection::try_new(exprs.collect(), Arc::new(plan))?
+        }
+    }))
 }
 
 /// Returns what a scan of a relation reads, from a plan that has the columns of the relation.
