@@ -1,4 +1,8 @@
-//! Cotangents of the rows of all iterations of a recursive query, carried on to what the iterations read.
+//! The adjoint of the iterations of a recursive query.
+//!
+//! Reverse mode runs the iterations from the last to the first. The transpose of one iteration maps the cotangents of
+//! its rows to the cotangents of the rows before it and of the residuals that all iterations read. It is planned once,
+//! here; [`AdjointExec`](crate::physical::AdjointExec) executes the plan for each iteration.
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::{DFSchema, Result, ScalarValue, internal_err};
@@ -13,10 +17,13 @@ use crate::physical::{BEFORE, FIRST};
 use crate::shared_relation::{self, Given, SharedRelation};
 use crate::vocabulary::names::Names;
 
-/// What carries cotangents of the rows of an iteration on to the variables that its residuals begin with.
+/// Maps the cotangents of the rows of an iteration to those of the variables with which its residuals begin.
 pub type Transpose<'t> = &'t mut dyn FnMut(RowCotangents, &mut Names) -> Result<BTreeMap<usize, RowCotangents>>;
 
-/// Returns what the iterations contribute to residuals around them, for the cotangents of their rows. `transpose` is that of one iteration.
+/// Plans the adjoint of the iterations, and returns its contributions to the residuals around them. `total` has the
+/// cotangents of the rows of all iterations, and `transpose` is the transpose of one iteration. A cotangent of one
+/// column may reach further columns in the iteration before, so `transpose` is called until it reaches no further
+/// columns.
 ///
 /// ```text
 /// Adjoint: r
@@ -72,7 +79,7 @@ pub fn contributions(
     Ok(found)
 }
 
-/// Returns what contributions to a variable of an iteration are marked with.
+/// Returns the number that marks contributions to a variable of an iteration.
 fn to(variable: usize) -> u64 {
     if variable == 0 { BEFORE } else { FIRST + variable as u64 }
 }
@@ -96,7 +103,7 @@ impl Incoming {
         Ok(Self { given, varying: residual.varying.clone(), rows })
     }
 
-    /// Returns the same as cotangents of the residual that an iteration computes. Not all columns of the query may vary there.
+    /// Returns the cotangents of the residual that an iteration computes, in which fewer columns of the query may vary.
     fn cotangents(&self, residual: &Stored, reached: &[bool]) -> Result<RowCotangents> {
         let mut found = RowCotangents {
             plan: self.rows.plan.clone(),
@@ -118,7 +125,8 @@ impl Incoming {
     }
 }
 
-/// Returns the columns of contributions: what to, which row, and the cotangents, as many as the widest has.
+/// Returns the columns of contributions: the mark, the number of the row, and as many cotangents as the widest
+/// contribution has.
 fn schema(contributed: &BTreeMap<usize, RowCotangents>, width: usize, names: &mut Names) -> Result<DFSchema> {
     let widest = contributed.values().map(|rows| rows.cotangents.len()).chain([width]).max().unwrap_or_default();
     let mut fields = vec![];
@@ -131,7 +139,7 @@ fn schema(contributed: &BTreeMap<usize, RowCotangents>, width: usize, names: &mu
     DFSchema::try_from(Schema::new(fields))
 }
 
-/// Returns the contributions of one iteration, one after the other.
+/// Returns the union of the contributions of one iteration.
 fn step(contributed: &BTreeMap<usize, RowCotangents>, schema: &DFSchema) -> Result<LogicalPlan> {
     let mut step = None;
     for (variable, rows) in contributed {
@@ -151,7 +159,7 @@ fn step(contributed: &BTreeMap<usize, RowCotangents>, schema: &DFSchema) -> Resu
     Ok(step.unwrap_or_else(|| LogicalPlan::EmptyRelation(nothing())))
 }
 
-/// Returns the cotangents that rows have from outside, behind their numbers.
+/// Returns the numbers of the rows and the cotangents that the rows have from outside of the iterations.
 fn outside(total: RowCotangents) -> Result<LogicalPlan> {
     let cotangents = total.cotangents.iter().map(|column| {
         let name = column.name.clone();
@@ -161,7 +169,7 @@ fn outside(total: RowCotangents) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(total.plan))?))
 }
 
-/// Returns the sums of all contributions to one thing, of the cotangents at these positions.
+/// Returns the sums of the contributions with the mark `to`, with the cotangents at these positions.
 fn sums(
     adjoint: &Arc<SharedRelation>,
     to: u64,
@@ -172,7 +180,7 @@ fn sums(
     let Segment { plan, columns, .. } = Segment::reading(adjoint, names)?;
     let [of, row, cotangents @ ..] = columns.as_slice() else { return internal_err!("contributions have no columns") };
     let is_to = Expr::Column(of.clone()).eq(lit(to));
-    // Other contributions to the same thing are put below these, and a union has names without a table.
+    // A union with other contributions to the same residual has columns without qualifiers.
     let read = std::iter::once(row).chain(positions.iter().map(|at| &cotangents[*at]));
     let exprs = read.map(|column| Expr::Column(column.clone()).alias(column.name.clone())).collect();
     let plan = LogicalPlan::Filter(Filter::try_new(is_to, Arc::new(plan))?);

@@ -1,8 +1,9 @@
 //! Cotangents that are sums of products over a join.
 //!
-//! The rows of a join of two sides, each with the cotangent of its group, contribute to the rows of a side the product of the other side's
-//! factor and the cotangent. Where this is so, the sums are planned as a plan of their own, in which `xql_contraction` finds them, and no
-//! row of the join is made.
+//! `SUM(a.v * b.v)` over a join of `a` and `b`, grouped by keys of both, is a product of matrices `C = A B`. With the
+//! cotangent `G` of `C`, the cotangents of the factors are products again, `G Bᵀ` and `Aᵀ G` (M. B. Giles, "Collected
+//! matrix derivative results for forward and reverse mode algorithmic differentiation", 2008). Each is planned as a
+//! plan of its own, in which `xql_contraction` finds it and computes it without the rows of the join.
 
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, JoinType, Result, internal_err};
@@ -37,8 +38,8 @@ pub struct PulledJoin<'r> {
 }
 
 impl<'r> PulledJoin<'r> {
-    /// Creates the rows of a segment as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to
-    /// compute.
+    /// Recognizes a segment over a join of two sides whose rows each have the cotangent of their group. Returns `None`
+    /// for any other segment, and if a side is expensive to compute, since every sum reads both sides again.
     pub fn of(segment: &'r Segment, rows: &LogicalPlan) -> Option<Self> {
         let groups = match below_projections(rows) {
             LogicalPlan::Join(join) if join.join_type == JoinType::Right && join.filter.is_none() => join,
@@ -56,15 +57,16 @@ impl<'r> PulledJoin<'r> {
         [&self.join.left, &self.join.right]
     }
 
-    /// Returns whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below, unless rows
-    /// stay that do not fulfil it.
+    /// Returns whether the join pairs rows by equal keys. An inner join may have two other kinds of conditions: masks,
+    /// and conditions on one side alone, which DataFusion pushes below the join. An outer join may have neither, since
+    /// it keeps the rows that do not fulfil them.
     fn has_equal_keys(&self) -> bool {
         let has_keys = !self.join.on.is_empty() || self.parts().any(|part| self.is_equality(part));
         if matches!(self.join.join_type, JoinType::Left | JoinType::Right) {
             return has_keys && self.parts().all(|part| self.is_equality(part));
         }
         let mut masks = self.masks().peekable();
-        // What a mask leaves out is computed as well.
+        // The contraction also computes the rows that a mask leaves out, so these must not fail.
         let are_left =
             masks.peek().is_none() || masks.all(|part| self.is_mask(part)) && self.never_fails().unwrap_or(false);
         self.join.join_type == JoinType::Inner && has_keys && are_left
@@ -75,12 +77,12 @@ impl<'r> PulledJoin<'r> {
         self.join.filter.iter().flat_map(split_conjunction)
     }
 
-    /// Returns what it asks beside equal keys of both sides and what is of one side alone.
+    /// Returns the conditions other than equal keys and conditions on one side alone.
     fn masks(&self) -> impl Iterator<Item = &'r Expr> {
         self.parts().filter(|part| !self.is_of_sides(part))
     }
 
-    /// Returns whether a part of a condition is one of a side alone, or that keys of both are equal.
+    /// Returns whether a condition is on one side alone, or compares keys of both sides for equality.
     fn is_of_sides(&self, part: &Expr) -> bool {
         self.is_of_one_side(part) || self.is_equality(part)
     }
@@ -90,12 +92,12 @@ impl<'r> PulledJoin<'r> {
             if self.is_of_one_side(left) && self.is_of_one_side(right))
     }
 
-    /// Returns whether a part of a condition is one of the keys of groups: `k.item <= q.item` over groups by both.
+    /// Returns whether a condition reads only keys of the groups: `k.item <= q.item` over groups by both.
     fn is_mask(&self, part: &Expr) -> bool {
         !is_volatile(part) && part.column_refs().into_iter().all(|column| self.keys.contains(column))
     }
 
-    /// Returns whether the rows of a join have all values that are computed of them, whichever rows they are.
+    /// Returns whether no expression of the segment can fail, whichever rows it is evaluated for.
     fn never_fails(&self) -> Result<bool> {
         for step in &self.segment.steps {
             if !never_fails(&step.expr, self.segment.plan.schema())? {
@@ -114,8 +116,8 @@ impl<'r> PulledJoin<'r> {
         Ok(true)
     }
 
-    /// Returns the rows that have a row of a leaf, each with the cotangent of its group, and others that have none: rows which do not
-    /// fulfil a condition of the keys of groups have no group with their keys.
+    /// Returns the rows with a row of a leaf, each with the cotangent of its group. Rows that a mask leaves out are
+    /// among them: no group has their keys, so they have no cotangent.
     pub fn rows_of(&self, leaf: &Leaf, rows: LogicalPlan) -> Result<LogicalPlan> {
         if self.masks().next().is_none() && !self.is_extended_by(leaf) {
             return Ok(rows);
@@ -140,7 +142,7 @@ impl<'r> PulledJoin<'r> {
         })
     }
 
-    /// Returns whether the side of a leaf need not have a row in a row of the join.
+    /// Returns whether an outer join may extend the side of a leaf by NULL.
     fn is_extended_by(&self, leaf: &Leaf) -> bool {
         let side = match self.join.join_type {
             JoinType::Left => &self.join.right,
@@ -150,7 +152,7 @@ impl<'r> PulledJoin<'r> {
         leaf.row.as_ref().is_some_and(|row| side.schema().has_column(row))
     }
 
-    /// Returns whether the cotangents that a leaf gets, one for each of its columns, are products that are summed.
+    /// Returns whether the cotangents of a leaf, one for each of its columns, are sums of products.
     pub fn is_product(&self, leaf: &Leaf, cotangents: &[Option<Expr>]) -> Result<bool> {
         let [Some(cotangent)] = cotangents else { return Ok(false) };
         if !leaf.repeated || leaf.row.is_none() || leaf.present.is_some() || !is_sum_of_products(cotangent) {
@@ -193,8 +195,7 @@ impl<'r> PulledJoin<'r> {
     }
 }
 
-/// Returns the rows of a segment, each with the cotangent of its group, which several sums over them read: those of groups are
-/// computed once.
+/// Materializes the cotangents of groups below the rows of a segment, since several sums over these rows read them.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
@@ -210,7 +211,7 @@ pub fn materialize_groups(rows: LogicalPlan, names: &mut Names) -> Result<Logica
     })
 }
 
-/// Returns the projections of a plan over what is made of the plan below them.
+/// Rewrites the plan below a stack of projections.
 fn over_projections(
     plan: LogicalPlan,
     below: &mut dyn FnMut(LogicalPlan) -> Result<LogicalPlan>,
@@ -224,18 +225,20 @@ fn over_projections(
     }
 }
 
-/// Has the sides of a join computed once, as residuals, if sums of products over both are grouped by keys of both. So the cotangents of a side
-/// that is itself a join are sums of products, and those of what it joins follow from them, one for each of its rows:
+/// Materializes the sides of a join as residuals, if an aggregation sums products of both sides by keys of both. Then
+/// the cotangents of a side that is itself a join are sums of products, and the cotangents of the relations in that
+/// side follow from these row by row:
 ///
 /// ```text
 /// SELECT p.t, v.dim, SUM(p.val * v.val) FROM (SELECT t, u, e / total AS val FROM e JOIN totals ...) p JOIN v ... GROUP BY p.t, v.dim
 /// ```
 ///
-/// The same for a side with columns whose cotangents are no products, `x * (1 + tanh(x + x * x * x))` where `x * x * x` may be infinite. What a side
-/// has in the products is a column of it, wherever it is computed, and of several relations one may stand anywhere among the
-/// joins. Gives the aggregate that is so written.
+/// A side is also materialized if the cotangents of one of its columns are no products, as those of
+/// `x * (1 + tanh(x + x * x * x))` where `x * x * x` may be infinite. The factor of each side becomes a column of that
+/// side. Several relations may be joined in any order. Returns the rewritten aggregation, `None` if nothing has
+/// changed.
 pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregate) -> Result<Option<Arc<LogicalPlan>>> {
-    // In an iteration they would be kept for all iterations.
+    // In an iteration, these residuals would be kept in memory for all iterations.
     if !builder.contracts || builder.residuals.begin.is_some() {
         return Ok(None);
     }
@@ -253,7 +256,7 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
     let mut wanted = [false, false];
     for (number, side) in [&join.left, &join.right].into_iter().enumerate() {
         let node = builder.node(side)?;
-        // What is asked of a side above the join may be what joins it: FROM a, b, c WHERE a.k = b.k AND b.l = c.l
+        // A condition above the join may be the join condition of a side: FROM a, b, c WHERE a.k = b.k AND b.l = c.l
         let is_asked = parts.iter().any(|read| read.iter().all(|column| side.schema().has_column(column)));
         if is_asked || !node.reads {
             continue;
@@ -263,7 +266,8 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
             continue;
         }
         let is_dear = !needs_no_residual(&segment.plan)?;
-        // Before an outer join a factor is another one, and before any join it is one of more rows.
+        // Below an outer join the factor lacks the extended rows. Below any join it is computed for more rows, in which
+        // it must not fail.
         let mut computed = products.computed_of(number);
         for factor in &computed {
             if join.join_type != JoinType::Inner || !never_fails(factor, side.schema())? {
@@ -273,7 +277,7 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
         }
         wanted[number] = is_dear && !computed.is_empty();
         for factor in computed {
-            // Where 0 may meet a derivative that is infinite, what a row contributes by a factor is no product of this.
+            // Where 0 may meet an infinite derivative, the contribution of a row is no product with this factor.
             let factor = inside(builder, &mut segment, factor, side.schema())?;
             wanted[number] |= Linear::of(&factor, &segment)?.is_none();
         }
@@ -293,8 +297,8 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
     Ok(Some(aggregate))
 }
 
-/// Returns whether the cotangents of what the columns of a segment are computed from are products: where 0 may meet a derivative that is
-/// infinite, they are not, and could not be summed with what the columns are multiplied by.
+/// Returns whether a segment propagates cotangents as products. It does not where 0 may meet an infinite derivative,
+/// and then its cotangents cannot be part of a sum of products.
 fn is_linear(segment: &Segment) -> Result<bool> {
     for step in &segment.steps {
         if Linear::of(&step.expr, segment)?.is_none() {
@@ -304,8 +308,8 @@ fn is_linear(segment: &Segment) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the rows of a segment with a condition as one of the join that they are of, if it can be. There sums of products are looked for,
-/// and there DataFusion asks it:
+/// Moves a condition above a join into the join, if the join accepts it. Sums of products are recognized by the
+/// conditions of the join, and DataFusion would push the condition there as well:
 ///
 /// ```text
 /// FROM x JOIN w ON x.inp = w.inp WHERE w.layer = 0    ->    FROM x JOIN w ON x.inp = w.inp AND w.layer = 0
@@ -319,7 +323,7 @@ pub fn push_filter_into_join(plan: LogicalPlan, condition: &Expr) -> Result<Tran
             let filter = conjunction(join.filter.into_iter().chain([condition.clone()]));
             Ok(Transformed::yes(LogicalPlan::Join(Join { filter, ..join })))
         }
-        // A name is that of one column in all of the statement.
+        // Names are unique in the whole statement, so the condition reads the same columns below.
         LogicalPlan::Projection(Projection { expr, input, .. })
             if condition.column_refs().into_iter().all(|column| input.schema().has_column(column)) =>
         {
@@ -330,14 +334,14 @@ pub fn push_filter_into_join(plan: LogicalPlan, condition: &Expr) -> Result<Tran
     }
 }
 
-/// Returns whether the rows of a join that fulfil a condition are those of the join with this condition. DataFusion plans subqueries in
-/// filters.
+/// Returns whether a join accepts a filter above it as a condition of its own. A filter with subqueries stays where it
+/// is, since DataFusion plans subqueries in filters.
 fn takes(join: &Join, condition: &Expr) -> bool {
     join.join_type == JoinType::Inner && !is_volatile(condition) && !has_subquery(condition)
 }
 
-/// Returns the join of which an aggregate has sums, averages and counts of products of two sides by keys of both, and the conditions
-/// above it.
+/// Matches an aggregation of sums, averages and counts over both sides of a join, grouped by keys of both. Returns the
+/// join and the conditions above it.
 pub fn multiplied(aggregate: &Aggregate) -> Option<(&Join, Vec<&Expr>)> {
     let (mut below, mut conditions) = (aggregate.input.as_ref(), vec![]);
     while let LogicalPlan::Filter(filter) = below {
@@ -361,7 +365,7 @@ pub fn multiplied(aggregate: &Aggregate) -> Option<(&Join, Vec<&Expr>)> {
     (is_known_join && is_joined && are_products).then_some((join, conditions))
 }
 
-/// Returns the column below the projections of a plan that an expression over it is.
+/// Resolves a column through a stack of projections to the column below them.
 fn source(expr: &Expr, plan: &LogicalPlan) -> Option<Column> {
     let Expr::Column(column) = expr else { return None };
     let LogicalPlan::Projection(projection) = plan else { return Some(column.clone()) };
@@ -416,7 +420,7 @@ fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
     }
 }
 
-/// Returns the rows of a plan that has sums, planned apart from what reads them, under names of their own.
+/// Plans the rows of a plan with sums as a plan of their own, and returns a scan of them under new names.
 pub fn isolate_contraction(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
     let exprs = columns(plan.schema());
     let plan = named(plan, &exprs, names)?;
@@ -424,15 +428,15 @@ pub fn isolate_contraction(plan: LogicalPlan, names: &mut Names) -> Result<Logic
 }
 
 impl RowCotangents {
-    /// Returns the sums by row, planned apart from what reads them.
+    /// Sums the cotangents by row, in a plan of its own.
     pub fn summed_apart(self, names: &mut Names) -> Result<Self> {
         self.summed(names)?.apart(names)
     }
 
-    /// Returns the same, planned apart from what reads them.
+    /// Plans the cotangents as a plan of their own.
     pub fn apart(self, names: &mut Names) -> Result<Self> {
         let plan = isolate_contraction(self.plan, names)?;
-        // A union of several has names without a table.
+        // The columns of a union have no qualifiers.
         let exprs: Vec<_> = columns(plan.schema());
         let plan = named(plan, &exprs, names)?;
         let mut found = plan.schema().columns();

@@ -27,8 +27,8 @@ pub struct RowCotangents {
     pub of: Option<Column>,
     /// The columns with the cotangents.
     pub cotangents: Vec<Column>,
-    /// Which of the columns the sweep has reached. The others have the cotangent 0 in all rows, and what they are computed from gets
-    /// none of them, though their derivatives be infinite.
+    /// For each column that varies, whether the sweep has reached it. A column that it has not reached has the
+    /// cotangent 0 in all rows. It contributes nothing, even where its derivative is infinite.
     pub reached: Vec<bool>,
     /// The columns of the residual, if the plan has them.
     pub own: Vec<Column>,
@@ -37,7 +37,7 @@ pub struct RowCotangents {
 }
 
 impl RowCotangents {
-    /// Returns the same under names of their own.
+    /// Gives all columns new names.
     pub fn renamed(&self, names: &mut Names) -> Result<Self> {
         let segment = renamed(self.plan.clone(), names)?;
         Ok(self.over(segment))
@@ -52,7 +52,7 @@ impl RowCotangents {
         Self { plan: segment.plan, row, of, cotangents, reached, own: columns.collect(), repeated: self.repeated }
     }
 
-    /// Returns the same, computed once, however often they are read.
+    /// Materializes the cotangents for several readers.
     pub fn shared(self, names: &mut Names) -> Result<Self> {
         let this = self.alone()?;
         let relation = Arc::new(SharedRelation::new(names.part("cotangents"), this.plan.clone()));
@@ -65,7 +65,7 @@ impl RowCotangents {
         cotangents.map(|(cotangent, reached)| reached.then_some(cotangent)).collect()
     }
 
-    /// Returns the same without the columns of the residual.
+    /// Removes the columns of the residual.
     pub fn alone(self) -> Result<Self> {
         if self.own.is_empty() {
             return Ok(self);
@@ -77,7 +77,7 @@ impl RowCotangents {
 }
 
 impl RowCotangents {
-    /// Their sums over the rows of groups: `groups` has the number of a group beside that of each of its rows.
+    /// Sums the cotangents by group. `groups` has the number of a group and the number of a row in each of its rows.
     pub fn by_group(self, groups: &LogicalPlan, names: &mut Names) -> Result<Self> {
         let members = renamed(groups.clone(), names)?;
         let [group, of] = members.columns.as_slice() else { return internal_err!("groups have no rows") };
@@ -86,13 +86,15 @@ impl RowCotangents {
         sums(plan, [Some(group.clone()), self.of], self.cotangents, self.reached, names)
     }
 
-    /// Returns the same with each row once.
+    /// Sums the cotangents by row. Each row then occurs once.
     pub fn summed(self, names: &mut Names) -> Result<Self> {
         sums(self.plan, [self.row, self.of], self.cotangents, self.reached, names)
     }
 
-    /// Their sum along a direction by the variable of this position. It is NULL if the direction of a cell is, and a cell that is NULL
-    /// itself does not move. `counts` asks for the number of rows that contribute.
+    /// Returns the derivative along a direction by the variable at this position: the sum over its rows of the
+    /// cotangent times the direction. It is NULL if the direction is NULL in one of the rows, except for rows in which
+    /// the variable itself is NULL and does not move. With `counts`, the result also has the number of rows that
+    /// contribute.
     pub fn along(
         self,
         variable: &RowVariable,
@@ -142,11 +144,11 @@ pub struct Along {
     pub of: Option<Column>,
     /// The column with the derivative, a DOUBLE.
     pub sum: Column,
-    /// The column with the number of rows that contribute to it, if it is asked for.
+    /// The column with the number of rows that contribute to it, if `counts` has requested it.
     pub moved: Option<Column>,
 }
 
-/// Returns the sums of cotangents of rows by their numbers and by those of the values, as far as there are such.
+/// Sums cotangents by the number of the row and the number of the value, where there are such columns.
 pub fn sums(
     plan: LogicalPlan,
     by: [Option<Column>; 2],
@@ -174,8 +176,8 @@ pub fn sums(
     Ok(RowCotangents { plan, row, of, cotangents: summed, reached, own: vec![], repeated: false })
 }
 
-/// The cotangents of columns, as sums. One that is NULL contributes nothing: where it meets others it is 0, and sums over rows leave
-/// it out.
+/// The cotangents of columns, each as the terms of a sum. A term that is NULL contributes nothing: next to other terms
+/// it counts as 0, and sums over rows skip it.
 #[derive(Debug, Default)]
 pub struct Cotangents(BTreeMap<String, Vec<Expr>>);
 
@@ -185,7 +187,7 @@ impl Cotangents {
         self.0.entry(column.to_owned()).or_default().push(cotangent);
     }
 
-    /// Returns the cotangent of a column of rows, if there is one. `keeps_zeros`: see `Sweeping`.
+    /// Returns the cotangent of a column of rows, `None` if it has no terms. `keeps_zeros` is the option of `Sweeping`.
     pub fn get(&self, column: &str, rows: &LogicalPlan, keeps_zeros: bool) -> Result<Option<Expr>> {
         let Some(terms) = self.0.get(column) else { return Ok(None) };
         if let [term] = terms.as_slice() {
@@ -199,7 +201,8 @@ impl Cotangents {
             known.push(or_zero(term.clone(), nullable)?);
         }
         let sum = known.into_iter().reduce(|sum, term| binary_expr(sum, Operator::Plus, term));
-        // Where no term contributes, nor does the sum: FILTER (WHERE k = 2) leaves out the same rows of two aggregates of exp(x).
+        // The sum is NULL where all terms are, as in the rows that FILTER (WHERE k = 2) leaves out of two aggregates of
+        // exp(x).
         match sum {
             Some(sum) if may_be_none && keeps_zeros => {
                 let is_there = terms.iter().map(|term| term.clone().is_not_null()).reduce(Expr::or);
@@ -210,19 +213,20 @@ impl Cotangents {
     }
 }
 
-/// Returns an expression, or 0 where it is NULL. To DataFusion the result may be NULL: what it knows of a `coalesce` when it
-/// plans an aggregate over it is less than what it knew before, and it takes that for an error.
+/// Replaces NULL by 0, with a CASE that stays nullable by its type. DataFusion knows less of the nullability of a
+/// `coalesce` when it plans an aggregate over it than before, and reports the difference as an error.
 fn or_zero(expr: Expr, nullable: bool) -> Result<Expr> {
     if nullable { when(expr.clone().is_null(), lit(0.0)).otherwise(expr) } else { Ok(expr) }
 }
 
-/// Returns a number, with 0 in place of -0: Arrow tells them apart.
+/// Replaces -0 by 0, which Arrow distinguishes.
 pub fn positive_zero(number: Expr) -> Expr {
     binary_expr(number, Operator::Plus, lit(0.0))
 }
 
-/// Returns a cotangent times a partial derivative, whose product is known where the cotangent is not 0. Where it is, the derivative of the
-/// product may be another one: of `power(x, 2)` at 0 it is 2. A derivative that is infinite contributes nothing there.
+/// Returns `product` where the cotangent is not 0, and `cotangent * partial` where it is 0. Differentiating the latter
+/// gives the right second derivative there, such as 2 for `power(x, 2)` at 0. An infinite or NaN partial derivative
+/// contributes nothing.
 pub fn product_at_zero(cotangent: &Expr, product: Expr, partial: Expr) -> Result<Expr> {
     let at_zero = binary_expr(cotangent.clone(), Operator::Multiply, partial.clone());
     let at_zero = when(is_finite(partial), at_zero).end()?;

@@ -11,16 +11,16 @@ use xql_autodiff::vocabulary::opaque_expr::unwrap_opaque;
 
 use super::segment::Segment;
 
-/// An expression that varies, for the cotangents of what it is computed from.
+/// An expression that propagates its cotangent to its inputs as a product, with finite partial derivatives.
 pub struct Linear {
-    /// The columns that `COALESCE` fills with something that does not vary: `w.val` of `x.val * COALESCE(w.val, 0)`. Where one is NULL,
-    /// nothing contributes to it.
+    /// The columns whose NULLs `COALESCE` replaces by a constant: `w.val` of `x.val * COALESCE(w.val, 0)`. A NULL in
+    /// such a column gets no cotangent.
     filled: Vec<Expr>,
 }
 
 impl Linear {
-    /// Returns an expression whose cotangents are its own, each times a partial derivative, none if 0 may meet a derivative that is
-    /// infinite.
+    /// Recognizes an expression whose inputs get its cotangent times a partial derivative. Returns `None` if a partial
+    /// derivative may be infinite, and so meet a cotangent of 0.
     pub fn of(expr: &Expr, segment: &Segment) -> Result<Option<Self>> {
         let varies = |expr: &Expr| !segment.varying_in(expr).is_empty();
         let mut filled = vec![];
@@ -37,7 +37,7 @@ impl Linear {
         Ok(is_smooth(&known.data, segment.plan.schema(), varying)?.then_some(Self { filled }))
     }
 
-    /// Returns the partial derivative by a column, where there is one.
+    /// Masks a partial derivative by a column: it is NULL where the column is filled.
     pub fn partial(&self, input: &Column, derivative: Expr) -> Result<Expr> {
         let filled = self.filled.iter().filter(|filled| columns_followed(filled).contains(input));
         match conjunction(filled.map(|filled| filled.clone().is_not_null())) {
@@ -47,7 +47,7 @@ impl Linear {
     }
 }
 
-/// `COALESCE(a, b, c)` as `CASE WHEN a IS NOT NULL THEN a WHEN b IS NOT NULL THEN b ELSE c END`, all else as it is.
+/// Rewrites `COALESCE(a, b, c)` as `CASE WHEN a IS NOT NULL THEN a WHEN b IS NOT NULL THEN b ELSE c END`.
 fn chosen(expr: Expr) -> Result<Transformed<Expr>> {
     match &expr {
         Expr::ScalarFunction(call) if call.func.name() == "coalesce" && call.func.short_circuits() => {
@@ -62,9 +62,9 @@ fn chosen(expr: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Returns the column that an expression takes unless it is NULL, if what takes its place then does not vary: `w.val` of
-/// `COALESCE(w.val, 0)`. A column alone, as there is nothing to differentiate by where it is NULL: in `w.val + COALESCE(w.val * w.u,
-/// 0)` there is.
+/// Returns the column whose NULLs an expression replaces by a constant: `w.val` of `COALESCE(w.val, 0)`. Only a bare
+/// column qualifies, because it has no derivative where it is NULL. `w.val + COALESCE(w.val * w.u, 0)` has one where
+/// `w.u` is NULL.
 fn taken(expr: &Expr, varies: impl Fn(&Expr) -> bool) -> Option<Expr> {
     let Expr::Case(case) = expr else { return None };
     let [(condition, first), others @ ..] = case.when_then_expr.as_slice() else { return None };
@@ -74,7 +74,7 @@ fn taken(expr: &Expr, varies: impl Fn(&Expr) -> bool) -> Option<Expr> {
         .then(|| first.as_ref().clone())
 }
 
-/// Returns whether an expression is a column, in whatever precision.
+/// Returns whether an expression is a column, possibly cast to another float type.
 fn is_column(expr: &Expr) -> bool {
     match expr {
         Expr::Column(_) => true,

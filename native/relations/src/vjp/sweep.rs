@@ -1,4 +1,22 @@
-//! Cotangents swept down from a value to the rows of the variable.
+//! The reverse sweep over a plan: from a value down to the rows of its variables.
+//!
+//! This is reverse accumulation (A. Griewank and A. Walther, "Evaluating Derivatives", 2nd edition, SIAM 2008, chapter
+//! 3) with relations in the place of numbers. A residual reads only residuals with lower numbers, so their numbers are
+//! a topological order, and the sweep visits them from the last to the first. When it reaches a residual, all readers
+//! have contributed, and the sum of the contributions is the complete cotangent of each row. The pullback of the
+//! residual joins it to the rows of the segment below, and the segment propagates it, step by step, to the residuals
+//! that it reads.
+//!
+//! ```text
+//! SELECT SUM(exp(w.val * d.x)) FROM w JOIN d ON d.k = w.k
+//!
+//! the group          has the cotangent 1
+//! a row of w JOIN d  gets it from its group, and w.val gets 1 * exp(w.val * d.x) * d.x in that row
+//! a row of w         gets the sum over the rows of w JOIN d in which it is
+//! ```
+//!
+//! A cotangent that is NULL contributes nothing. That is not the same as 0, which an infinite derivative would turn
+//! into NaN.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchema, Result, ScalarValue, plan_err};
@@ -23,9 +41,10 @@ use crate::tangents::linearize::Function;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::{Names, with_columns};
 
-/// Returns the gradients of the first column of a segment, by the number of the variable, without those that it does not vary with. `of`
-/// has the numbers of its rows, each of which has a value with a gradient of its own, unless there is one row only. `tangent` is the
-/// `jvp` of a single expression.
+/// Returns the gradients of the first column of a segment, by the number of the variable. A variable with which the
+/// column does not vary has no gradient. `of` is the column that numbers the rows of the segment, each of which has a
+/// value with a gradient of its own; it is `None` if the segment has one row. `tangent` is the `jvp` of a single
+/// expression.
 pub fn gradients(
     (segment, of): (&Segment, Option<&Column>),
     residuals: &Residuals,
@@ -38,7 +57,8 @@ pub fn gradients(
         Some(value) if segment.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
         _ => return Ok(BTreeMap::new()),
     }
-    // What is computed as arrays is by one number.
+    // A contraction sums by the number of one relation. The gradients of several values are also by the number of the
+    // value.
     let contracts = sweeping.contracts && of.is_none();
     let mut sweep = Sweep::new(residuals, names, tangent, Sweeping { contracts, ..sweeping });
     sweep.segment(segment, Rows { plan: segment.plan.clone(), of: of.cloned() }, cotangents)?;
@@ -51,13 +71,14 @@ pub fn gradients(
     planned.collect()
 }
 
-/// How gradients are swept.
+/// The options of a sweep.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sweeping {
-    /// Whether sums of products are computed apart.
+    /// Plans each sum of products as a plan of its own, in which `xql_contraction` finds it.
     pub contracts: bool,
-    /// Whether a row that contributes 0 differs from one that contributes nothing, which has NULL: where gradients are differentiated
-    /// again, a gradient of 0 has a derivative of its own, and where what they are multiplied by may be infinite, 0 times that is NaN.
+    /// Distinguishes a contribution of 0 from none, which is NULL. Gradients that are differentiated again need this,
+    /// since a gradient of 0 has a derivative of its own. So do gradients whose factor may be infinite, since 0 times
+    /// that is NaN.
     ///
     /// ```sql
     /// grad(sqrt((SELECT SUM(greatest(x, 0)) FROM t)), x)        -- where all x are negative, sqrt' is infinite
@@ -72,7 +93,8 @@ struct Rows {
     of: Option<Column>,
 }
 
-/// Returns a cotangent of a column that an expression is computed from, NULL where the expression takes branches that do not vary with it.
+/// Masks the cotangent of `input`: it is NULL in the rows in which `expr` takes a branch that does not vary with
+/// `input`.
 fn where_taken(cotangent: Expr, expr: &Expr, input: &Column, schema: &DFSchema) -> Result<Expr> {
     let mut tangents = Tangents::default();
     tangents.set(schema.index_of_column(input)?, Tangent::One);
@@ -87,7 +109,7 @@ struct Sweep<'a> {
     names: &'a mut Names,
     tangent: &'a Arc<ScalarUDF>,
     sweeping: Sweeping,
-    /// What the readers of each residual have contributed so far.
+    /// The contributions of the readers of each residual so far.
     contributions: Vec<Vec<RowCotangents>>,
 }
 
@@ -97,10 +119,11 @@ impl<'a> Sweep<'a> {
         Self { names, tangent, sweeping, contributions }
     }
 
-    /// Carries what has been contributed to residuals on to the variables, and gives the cotangents of their rows by their numbers.
+    /// Propagates the contributions to the residuals down to the variables. Returns the cotangents of the rows of each
+    /// variable, by its number.
     fn through(mut self, residuals: &Residuals) -> Result<BTreeMap<usize, RowCotangents>> {
         let mut gradients = BTreeMap::new();
-        // A residual reads lower ones only, so that by its turn all that reads it has contributed.
+        // A residual reads only residuals with lower numbers, so all of its readers have contributed by now.
         for (id, residual) in residuals.all().iter().enumerate().rev() {
             let contributions = std::mem::take(&mut self.contributions[id]);
             let Some(total) = self.total(contributions)? else { continue };
@@ -117,7 +140,7 @@ impl<'a> Sweep<'a> {
         Ok(gradients)
     }
 
-    /// Carries the cotangents of the rows of all iterations of a recursive query on to what they read.
+    /// Propagates the cotangents of the rows of all iterations of a recursive query to what the iterations read.
     #[recursive::recursive]
     fn iterations(&mut self, iterations: &Iterations, residual: &Stored, total: RowCotangents) -> Result<()> {
         if total.of.is_some() {
@@ -139,8 +162,8 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Carries the cotangents of columns through a segment to its leaves. `rows` are the rows of the segment, with columns that
-    /// the cotangents read.
+    /// Propagates the cotangents of columns through a segment to its leaves. `rows` are the rows of the segment, with
+    /// the columns that the cotangents read.
     fn segment(&mut self, segment: &Segment, rows: Rows, mut cotangents: Cotangents) -> Result<()> {
         let Rows { plan: mut rows, of } = rows;
         for step in segment.steps.iter().rev() {
@@ -194,8 +217,9 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Returns the cotangent of what an expression is computed from, of whose derivatives one may be infinite, as in max(sqrt(x)) at 0.
-    /// Where the cotangent is 0, as that of a value which a choice does not take, nothing is contributed, though it be NaN:
+    /// Returns the contribution of a step to the cotangent of `input` if a partial derivative may be infinite or NaN,
+    /// as that of `max(sqrt(x))` at 0. A cotangent of 0 contributes nothing, even where the partial derivative is NaN.
+    /// Here the cotangent of `a` is 0 wherever `x`, its derivative by `w`, is NaN:
     ///
     /// ```sql
     /// SUM(CASE WHEN isnan(x) THEN 0 ELSE a END)                                 -- over SELECT x, x * w AS a
@@ -215,7 +239,8 @@ impl<'a> Sweep<'a> {
         Ok(nullif(positive_zero(when(is_not_zero(cotangent.clone()), along).end()?), lit(0.0)))
     }
 
-    /// Adds those contributions that are sums of products over a join, each computed apart.
+    /// Adds the contributions that are sums of products over a join, each in a plan of its own. Leaves the others in
+    /// `contributions`.
     fn contractions(
         &mut self,
         segment: &Segment,
@@ -243,7 +268,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Returns a cotangent as a column of the rows.
+    /// Adds a cotangent to the rows as a column, and returns the column.
     fn column(&mut self, rows: &mut LogicalPlan, cotangent: Expr) -> Result<Expr> {
         if matches!(cotangent, Expr::Column(_) | Expr::Literal(..)) {
             return Ok(cotangent);
@@ -253,7 +278,8 @@ impl<'a> Sweep<'a> {
         Ok(Expr::Column(Column::new_unqualified(name)))
     }
 
-    /// Adds what the rows of a segment, which are computed once, contribute to several residuals.
+    /// Adds the contributions of a segment to several residuals. The rows of the segment are computed once for all of
+    /// them.
     fn shared_contributions(
         &mut self,
         contributions: Vec<(&Leaf, Vec<Option<Expr>>)>,
@@ -288,7 +314,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Adds what the rows of a segment contribute to rows of a residual that it reads.
+    /// Adds the contribution of a segment to one residual that it reads.
     fn contribution(
         &mut self,
         leaf: &Leaf,
@@ -313,7 +339,7 @@ impl<'a> Sweep<'a> {
         let mut named = vec![];
         for cotangent in cotangents {
             let name = self.names.part("cotangent");
-            // Nothing is not 0: another reader may reach the column in other rows, and the derivative may be NaN in these.
+            // NULL and not 0: another reader may reach the column in other rows, where the derivative may be NaN.
             exprs.push(cotangent.unwrap_or_else(|| lit(ScalarValue::Float64(None))).alias(name.clone()));
             named.push(Column::new_unqualified(name));
         }
@@ -337,7 +363,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Returns all contributions to the rows of a residual, each row once.
+    /// Sums all contributions to a residual. Each row occurs once in the result.
     fn total(&mut self, contributions: Vec<RowCotangents>) -> Result<Option<RowCotangents>> {
         let several = contributions.len() > 1;
         let mut contributions = contributions.into_iter();
@@ -368,7 +394,8 @@ pub fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
     Ok(())
 }
 
-/// Returns the rows that have a row of the leaf, by a column of it that is not NULL but where a join has extended them.
+/// Filters the rows to those with a row of the leaf. `column` is a column of the leaf that is NULL only where an outer
+/// join has extended a row.
 fn where_known(rows: LogicalPlan, column: &Column) -> Result<LogicalPlan> {
     let (_, field) = rows.schema().qualified_field_from_column(column)?;
     if !field.is_nullable() {
