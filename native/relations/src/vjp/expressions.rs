@@ -1,4 +1,4 @@
-//! Expressions over nodes, over the segments of these.
+//! Translates expressions over a node into expressions over the segment of the node.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, internal_err, plan_err};
@@ -10,7 +10,7 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 use super::linearize::SegmentBuilder;
 use super::segment::Segment;
 
-/// Returns an expression over a node, over the segment of that node. Subqueries in it that vary are joined to the segment.
+/// Rewrites an expression over a node as one over its segment. Subqueries in it that vary are joined to the segment.
 pub fn inside(builder: &mut SegmentBuilder, segment: &mut Segment, expr: &Expr, schema: &DFSchema) -> Result<Expr> {
     let known = |column: &Column, segment: &Segment| {
         let index = schema.maybe_index_of_column(column)?;
@@ -39,7 +39,7 @@ pub fn inside(builder: &mut SegmentBuilder, segment: &mut Segment, expr: &Expr, 
     Ok(inside.data)
 }
 
-/// Adds expressions over a node to the segment of that node, and gives the columns that they are.
+/// Adds expressions over a node to its segment, and returns their columns.
 pub fn computed(
     builder: &mut SegmentBuilder,
     segment: &mut Segment,
@@ -53,7 +53,7 @@ pub fn computed(
     segment.add(added, builder.names)
 }
 
-/// Returns an expression whose subqueries read the columns of the query around them under other names.
+/// Renames the outer columns that the subqueries of an expression read.
 fn with_outer_columns(mut expr: Expr, renamed: &dyn Fn(&Column) -> Option<Column>) -> Result<Expr> {
     let rename = |expr: Expr| {
         expr.transform_down(|part| match part {

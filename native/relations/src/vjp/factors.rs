@@ -16,9 +16,9 @@ use crate::vocabulary::names::{Names, columns};
 pub struct Products<'a> {
     aggregate: &'a Aggregate,
     join: &'a Join,
-    /// What stands between them.
+    /// The conditions of the filters between the aggregation and the join.
     conditions: Vec<&'a Expr>,
-    /// Those of its calls, none for a call of anything else.
+    /// The factors of the argument of each aggregate, `None` if it is no product.
     of_calls: Vec<Option<Factors>>,
 }
 
@@ -31,7 +31,7 @@ pub struct Factored {
 }
 
 impl<'a> Products<'a> {
-    /// Creates those of an aggregate of sums, averages and counts, over a join with conditions above it.
+    /// Factors the arguments of an aggregation of sums, averages and counts, over a join with conditions above it.
     ///
     /// # Errors
     /// If the type of an expression is not known.
@@ -48,7 +48,7 @@ impl<'a> Products<'a> {
         Ok(Self { aggregate, join, conditions, of_calls })
     }
 
-    /// Returns the factors of a side that are no columns of it, each once.
+    /// Returns the distinct factors of a side that are expressions and not columns of it.
     pub fn computed_of(&self, side: usize) -> Vec<&Expr> {
         let mut found = vec![];
         for factor in self.of_calls.iter().flatten().filter_map(|factors| factors.of_sides[side].as_ref()) {
@@ -60,7 +60,8 @@ impl<'a> Products<'a> {
         found
     }
 
-    /// Returns the aggregate over a join in which these sides have their factors as columns, beside those that are read of them.
+    /// Rewrites the aggregation over a join in which these sides have their factors as columns. The sides keep the
+    /// columns that keys and conditions read.
     ///
     /// # Errors
     /// If the plan cannot be put together again.
@@ -101,7 +102,7 @@ impl<'a> Products<'a> {
         Ok(Factored { aggregate, sides: factored })
     }
 
-    /// Returns the calls over columns in the place of factors.
+    /// Rewrites the aggregates to read the columns of factors.
     fn calls_over(&self, known: &[Vec<(&Expr, Column)>; 2], names: &mut Names) -> Result<Vec<Expr>> {
         let mut calls = vec![];
         for (call, factors) in self.aggregate.aggr_expr.iter().zip(&self.of_calls) {
@@ -123,14 +124,15 @@ impl<'a> Products<'a> {
 /// The factors of a product, those of each side together: `e.val * (u.val / t.t)` is `e.val / t.t * u.val`, where `e` and `t` are one side.
 #[derive(Default)]
 pub struct Factors {
-    /// Those of each side, none if it has none.
+    /// The factor of each side, `None` if it has none.
     pub of_sides: [Option<Expr>; 2],
-    /// What a side is divided by that has no factor yet.
+    /// The divisor of a side that has no factor yet.
     divisors: [Option<Expr>; 2],
 }
 
 impl Factors {
-    /// Returns those of an expression over a join, all of them DOUBLE; none if it is no such product.
+    /// Factors an expression over a join. Returns `None` if it is no product with one factor of each side, all of them
+    /// DOUBLE.
     ///
     /// # Errors
     /// If the type of an expression is not known.
@@ -151,7 +153,7 @@ impl Factors {
         Ok(are_double.then_some(found))
     }
 
-    /// Returns the product with columns in the place of factors; none if it has none of them.
+    /// Writes the product over the columns of factors. Returns `None` if no factor is a column.
     fn over(&self, known: &[Vec<(&Expr, Column)>; 2]) -> Option<Expr> {
         let mut is_replaced = false;
         let factors = self.of_sides.iter().zip(known).filter_map(|(factor, known)| {
@@ -185,7 +187,8 @@ impl Factors {
         self
     }
 
-    /// None where that would be another number: whole numbers are divided otherwise, and a quotient of quotients is rounded otherwise.
+    /// Divides two products. Returns `None` where the result would differ: the quotient of integers is truncated, and a
+    /// quotient of quotients is rounded differently.
     fn divided(self, by: Self, joined: &DFSchema) -> Result<Option<Self>> {
         let is_double = |expr: &Option<Expr>| -> Result<bool> {
             let data_type = expr.as_ref().map(|expr| expr.get_type(joined)).transpose()?;
@@ -215,7 +218,7 @@ fn factors(expr: &Expr, sides: [&LogicalPlan; 2], joined: &DFSchema) -> Result<O
     let Some((a, b)) = factors(left, sides, joined)?.zip(factors(right, sides, joined)?) else { return Ok(None) };
     match op {
         Operator::Multiply => Ok(Some(a.multiplied(b))),
-        // OuterSession numbers are divided otherwise.
+        // The quotient of integers is truncated.
         _ if left.get_type(joined)? == DataType::Float64 => a.divided(b, joined),
         _ => Ok(None),
     }

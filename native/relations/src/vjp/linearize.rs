@@ -1,4 +1,10 @@
-//! Making segments and residuals of plans.
+//! Linearizes plans: cuts them into segments, with residuals in between.
+//!
+//! In a *segment* every row comes from at most one row of each leaf, so a sweep can propagate cotangents row by row.
+//! Filters, projections and joins extend the segment of their input. A node that combines rows, as groups and windows
+//! do, or that might pick others the second time, as a limit does, ends it: the rows of the node become a *residual*.
+//! That is a relation which is computed once, and which the nodes above and the sweep both read, like the stored
+//! intermediate values of reverse mode in Griewank and Walther, "Evaluating Derivatives", chapter 4.
 
 use datafusion_common::{Column, Result, internal_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
@@ -19,10 +25,10 @@ use crate::vocabulary::names::Names;
 use crate::vocabulary::nullable_wrapper::draws;
 use crate::vocabulary::work_table::work_table;
 
-/// The segment of a node whose rows depend on those of a variable.
+/// Returns the segment of a node whose rows depend on those of a variable.
 pub type Rule = fn(&mut SegmentBuilder, Node, &LogicalPlan) -> Result<Segment>;
 
-/// Makes segments of plans, and residuals of what they read.
+/// Builds the segments of plans, and the residuals that they read.
 pub struct SegmentBuilder<'a> {
     /// Names for columns.
     pub names: &'a mut Names,
@@ -30,9 +36,9 @@ pub struct SegmentBuilder<'a> {
     pub variables: &'a [RowVariable],
     /// The residuals so far.
     pub residuals: &'a mut Residuals,
-    /// Whether sums of products are computed apart, and sums over frames by functions of this project.
+    /// Plans sums of products as plans of their own, and computes sums over frames by functions of this project.
     pub contracts: bool,
-    /// How many readers the relation has of which a segment is being made.
+    /// The number of readers of the relation whose segment is being built.
     pub readers: usize,
     /// The residuals around those of the iterations of recursive queries, the innermost last.
     around: Vec<Residuals>,
@@ -62,7 +68,7 @@ fn reads_work_table(node: &LogicalPlan) -> bool {
     matches!(node, LogicalPlan::TableScan(scan) if work_table(scan).is_some())
 }
 
-/// Refuses what all iterations read if each of them would read other rows.
+/// Refuses a plan that all iterations read if it would give each of them other rows.
 fn check_is_the_same(plan: &LogicalPlan) -> Result<()> {
     let node_draws = |node: &LogicalPlan| node.expressions().iter().any(draws);
     let is_drawn = SharedRelation::any_node_in(plan, &node_draws)?;
@@ -81,13 +87,14 @@ impl<'a> SegmentBuilder<'a> {
         Self { names, variables, residuals, contracts: false, readers: 1, around: vec![], rule }
     }
 
-    /// Returns the segment of the one row that a scalar subquery is, none if it does not read the rows of a variable.
+    /// Returns the segment of a scalar subquery, which has one row. Returns `None` if the subquery does not read a
+    /// variable.
     pub fn value(&mut self, subquery: &Subquery) -> Result<Option<Segment>> {
         let node = self.residuals.enter(&subquery.subquery, self.variables)?;
         node.reads.then(|| self.subquery(subquery)).transpose()
     }
 
-    /// Returns the numbered rows of a query, none if it does not read the rows of a variable.
+    /// Returns the numbered rows of a query. Returns `None` if the query does not read a variable.
     pub fn values(&mut self, query: &LogicalPlan) -> Result<Option<Values>> {
         if !self.residuals.enter(query, self.variables)?.reads {
             return Ok(None);
@@ -106,7 +113,7 @@ impl<'a> SegmentBuilder<'a> {
         Ok(Some(Values { plan, varying }))
     }
 
-    /// Returns the segment of the one row that a scalar subquery is.
+    /// Returns the segment of a scalar subquery, which has one row.
     pub fn subquery(&mut self, subquery: &Subquery) -> Result<Segment> {
         if !subquery.outer_ref_columns.is_empty() {
             return correlated(subquery);
@@ -115,7 +122,7 @@ impl<'a> SegmentBuilder<'a> {
         if segment.single { Ok(segment) } else { self.first_of_one(segment) }
     }
 
-    /// Returns what is known of a node of the value.
+    /// Returns the identity of a node, and whether it reads a variable.
     pub fn node(&mut self, plan: &LogicalPlan) -> Result<Node> {
         self.residuals.node(plan, self.variables)
     }
@@ -124,7 +131,8 @@ impl<'a> SegmentBuilder<'a> {
     #[recursive::recursive]
     pub fn segment(&mut self, plan: &LogicalPlan) -> Result<Segment> {
         let node = self.node(plan)?;
-        // What an inner gradient reads is computed anew with what a sweep through it reads.
+        // The shared relations of an inner gradient are recomputed as residuals, with the columns that a sweep through
+        // them reads.
         let is_opened = node.reads && self.variable(plan).is_none() && SharedRelation::scanned_by(plan).is_some();
         match self.residuals.of(node).filter(|_| !is_opened) {
             Some((residual, width)) => self.residuals.reader(residual, width, self.names),
@@ -147,7 +155,8 @@ impl<'a> SegmentBuilder<'a> {
         Some((number, Stored { relation, single: false, varying: variable.columns.clone() }))
     }
 
-    /// Builds the segment of a node whose readers what it reads has too, as parts of it.
+    /// Builds the segment of a node. The relations below it have as many readers as the node: each reader of the node
+    /// reads them.
     pub fn for_readers<T>(&mut self, node: Node, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let around = self.readers;
         self.readers = around.max(self.residuals.nodes.times(node));
@@ -156,7 +165,7 @@ impl<'a> SegmentBuilder<'a> {
         built
     }
 
-    /// Returns whether a plan reads the rows of a variable, in an iteration also one around it.
+    /// Returns whether a plan reads the rows of a variable. Within an iteration, the variables around it count as well.
     pub fn varies(&mut self, plan: &LogicalPlan) -> Result<bool> {
         let mut varies = self.node(plan)?.reads;
         for residuals in &mut self.around {
@@ -165,7 +174,7 @@ impl<'a> SegmentBuilder<'a> {
         Ok(varies)
     }
 
-    /// Builds with other residuals, those of an iteration, inside of which the residuals so far are those around.
+    /// Builds an iteration with residuals of its own. The residuals so far become the innermost ones around it.
     pub fn iteration<T>(
         &mut self,
         body: Residuals,
@@ -177,12 +186,14 @@ impl<'a> SegmentBuilder<'a> {
         let around = self.around.pop().unwrap_or_default();
         let body = std::mem::replace(self.residuals, around);
         self.readers = readers;
-        // Nodes are known by where they are in memory.
+        // Nodes are identified by their addresses, so their plans must stay alive.
         self.residuals.nodes.keep_those_of(&body.nodes);
         Ok((built?, body))
     }
 
-    /// In an iteration, a plan that varies and is the same in all of them, as a reader of a residual around. None if it does not vary.
+    /// Reads, within an iteration, a plan that varies and is the same in all iterations: returns a reader of the
+    /// residual around the iterations that has its rows. Returns `None` outside of iterations, and if the plan does not
+    /// vary.
     fn of_all_iterations(&mut self, plan: &LogicalPlan) -> Result<Option<Segment>> {
         let Some(around) = self.around.pop() else { return Ok(None) };
         let inside = std::mem::replace(self.residuals, around);
@@ -212,7 +223,7 @@ impl<'a> SegmentBuilder<'a> {
         Ok(Some(Segment { single, ..segment }))
     }
 
-    /// Returns the residual around that has the rows of a plan, if it varies there.
+    /// Returns the residual around the iterations that has the rows of a plan, if the plan varies there.
     fn stored_around(&mut self, plan: &LogicalPlan) -> Result<Option<Around>> {
         let node = self.node(plan)?;
         let segment = match node.reads {
@@ -233,14 +244,15 @@ impl<'a> SegmentBuilder<'a> {
         Ok(Some(Around { node, residual, width, single }))
     }
 
-    /// Returns what does not vary. It is computed once if it is much to compute, or if it might be other rows the second time.
+    /// Returns the segment of a plan that does not vary. The plan is materialized if it is expensive or might give
+    /// other rows the second time.
     fn constant(&mut self, node: Node, plan: &LogicalPlan) -> Result<Segment> {
         if !self.around.is_empty() {
             check_is_the_same(plan)?;
         }
         let single = matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
         let segment = renamed(plan.clone(), self.names)?;
-        // The work table of a query around can be read once only, and iterations read it again and again.
+        // A work table can be read only once, and each iteration would read it again.
         let is_read_out = !self.around.is_empty() && SharedRelation::any_node_in(plan, &reads_work_table)?;
         if !is_read_out && needs_no_residual(plan)? {
             return Ok(Segment { single, ..segment });
@@ -250,14 +262,14 @@ impl<'a> SegmentBuilder<'a> {
         self.read_anew(node, residual, segment.columns.len())
     }
 
-    /// Returns the rows of a segment computed once, because they might be others the second time, or for several readers.
+    /// Materializes the rows of a segment, for several readers or because they might be others the second time.
     pub fn stored(&mut self, node: Node, segment: Segment) -> Result<Segment> {
         let width = segment.columns.len();
         let residual = self.rows(segment)?;
         self.read_anew(node, residual, width)
     }
 
-    /// Returns a residual with the rows of a segment: the one that it reads, if it has the rows of that as they are.
+    /// Returns a residual with the rows of a segment. A segment that is a mere scan of a residual needs no new one.
     pub fn rows(&mut self, segment: Segment) -> Result<ResidualId> {
         match self.residuals.read_whole(&segment) {
             Some(known) => Ok(known),
@@ -265,14 +277,14 @@ impl<'a> SegmentBuilder<'a> {
         }
     }
 
-    /// Returns a residual with the rows of a segment, of which some columns are sums over frames of them.
+    /// Adds a residual with the rows of a segment. Some of its columns may be sums over frames of these rows.
     pub fn rows_with(&mut self, segment: Segment, sums: Vec<FramedSum>) -> Result<ResidualId> {
         let (stored, rows) = Rows::computed(segment, sums, self.names)?;
         Ok(self.residuals.add(stored, Kind::Rows(rows)))
     }
 
-    /// Returns a residual with the groups of the rows of a segment: first their keys, then the aggregates, each with the call as the user
-    /// wrote it.
+    /// Adds a residual with groups of the rows of a segment. Its columns are the keys and then the aggregates, each
+    /// with the call as the user wrote it.
     pub fn groups(
         &mut self,
         below: Segment,
@@ -284,13 +296,13 @@ impl<'a> SegmentBuilder<'a> {
         Ok(self.residuals.add(stored, Kind::Groups(groups)))
     }
 
-    /// Returns the first reader of a residual that a node with so many columns is.
+    /// Registers a residual as that of a node with `width` columns, and returns the first reader of it.
     pub fn read_anew(&mut self, node: Node, residual: ResidualId, width: usize) -> Result<Segment> {
         self.residuals.know(node, residual, width);
         self.residuals.reader(residual, width, self.names)
     }
 
-    /// Returns the one row of a segment that has at most one, NULL if it has none. More are an error when the query runs.
+    /// Returns the only row of a segment, NULL if it has none. Several rows are an error when the query runs.
     fn first_of_one(&mut self, below: Segment) -> Result<Segment> {
         let Some(value) = below.columns.first().cloned() else { return plan_err!("a subquery has no column") };
         let calls = [first_value(Expr::Column(value), vec![]), count_all()].into_iter().filter_map(|expr| {

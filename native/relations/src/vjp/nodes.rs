@@ -10,10 +10,10 @@ use std::sync::Arc;
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::identity::{IdentityKey, Place};
 
-/// What is known of a node.
+/// The identity of a node, and whether it reads a variable.
 #[derive(Debug, Clone, Copy)]
 pub struct Node {
-    /// Nodes that compute the same have one number. DataFusion plans a CTE anew wherever it is read.
+    /// Equal nodes have the same number: DataFusion plans a CTE again for each reader.
     pub id: usize,
     /// Whether it, a subquery or a shared relation in it reads the rows of a variable.
     pub reads: bool,
@@ -22,27 +22,28 @@ pub struct Node {
 /// Whether a node scans the rows of a variable.
 type IsVariable<'v> = &'v dyn Fn(&LogicalPlan) -> bool;
 
-/// The nodes of the plan that is being looked at, each looked at once.
+/// The nodes of the current plan, numbered by what they compute (value numbering).
 #[derive(Debug, Default)]
 pub struct Nodes {
-    /// The numbers of nodes, by what they are over the numbers of their inputs.
+    /// The numbers of nodes. The key is a node without its inputs, what equality ignores, and the numbers of the
+    /// inputs.
     ids: HashMap<(LogicalPlan, IdentityKey, Vec<usize>), usize>,
     /// The numbers of shared relations.
     relations: Vec<(Arc<SharedRelation>, usize)>,
-    /// How many numbers have been given.
+    /// The number of the next node.
     count: usize,
-    /// How often the plan that is being looked at has the node of a number.
+    /// How often each node occurs in the current plan.
     times: HashMap<usize, usize>,
-    /// Plans that stand for nodes of the plan that is being looked at.
+    /// The plans that replace nodes of the current plan. They are kept alive because nodes are identified by address.
     kept: Vec<Arc<LogicalPlan>>,
-    /// Where the node stands that is being looked at.
+    /// The path to the current node.
     place: Place,
-    /// The nodes by their addresses, which are theirs as long as the plan is there.
+    /// The nodes by address. An address identifies a node as long as the plan is alive.
     seen: HashMap<*const LogicalPlan, Node>,
 }
 
 impl Nodes {
-    /// Forgets the addresses of the plan before, and looks at another one.
+    /// Starts with another plan, and forgets the addresses of the last one.
     pub fn enter(&mut self, plan: &LogicalPlan, is_variable: IsVariable) -> Result<Node> {
         self.seen.clear();
         self.place = Place::default();
@@ -56,14 +57,14 @@ impl Nodes {
         self.times.get(&node.id).copied().unwrap_or_default()
     }
 
-    /// Keeps a plan that is looked at in the place of a node.
+    /// Keeps alive a plan that replaces a node.
     pub fn keep(&mut self, plan: LogicalPlan) -> Arc<LogicalPlan> {
         let plan = Arc::new(plan);
         self.kept.push(Arc::clone(&plan));
         plan
     }
 
-    /// Keeps the plans that others have kept, whose nodes may have been looked at here.
+    /// Keeps alive the plans that `other` keeps alive.
     pub fn keep_those_of(&mut self, other: &Self) {
         self.kept.extend(other.kept.iter().cloned());
     }

@@ -1,7 +1,8 @@
-//! Relations of derivatives below, which a sweep through these computes anew as residuals.
+//! Replaces the shared relations of inner gradients by residuals.
 //!
-//! What the derivatives below know a row by is its number, and rows that are computed twice may come in another order the second time. So
-//! whatever reads such a relation reads the residual that it has become.
+//! A sweep through an inner gradient recomputes the shared relations of that gradient, as residuals with further
+//! columns. The inner gradient identifies rows by number, and a relation that is computed twice may number its rows
+//! differently. So all readers of such a relation are made to read the residual.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::Transformed;
@@ -12,7 +13,7 @@ use super::residuals::Residuals;
 use crate::shared_relation::{Replaced, SharedRelation, read_from};
 use crate::vocabulary::names::Names;
 
-/// Returns a plan that reads the residuals in the place of the relations that they have become, as the relations in it do.
+/// Rewrites a plan, and the shared relations that it scans, to read the residuals that replace relations.
 ///
 /// ```text
 /// Inner Join: h.∂of = ∂of #2                   Inner Join: h.∂of = ∂of #2

@@ -1,4 +1,8 @@
-//! The relation in which a variable originates, with its rows numbered.
+//! Row numbers of the relations in which variables originate.
+//!
+//! A gradient by row has a cotangent for each row of such a relation. The relation is materialized with a number for
+//! each row, and FROM and the subqueries read that. So the cotangents can be joined to the rows of FROM by number, even
+//! if two rows are equal.
 
 use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::TreeNodeRecursion;
@@ -23,26 +27,27 @@ use crate::vocabulary::nodes::{draws_itself, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::{Source, sources_of};
 
-/// Columns of one relation by whose cells is differentiated.
+/// Columns of one relation that are the variables of derivatives by row.
 ///
-/// FROM and the subqueries read the same rows of the relation, with numbers by which they know each row again.
+/// FROM and the subqueries read the same numbered rows of the relation.
 pub struct RowVariable {
-    /// Which relation it is in the statement.
+    /// The identity of the relation in the statement.
     origin: Relation,
-    /// Its columns as the numbered rows have them.
+    /// The columns of the numbered rows.
     shown: DFSchemaRef,
     /// The positions of the columns in it.
     pub columns: Vec<usize>,
     relation: Arc<SharedRelation>,
-    /// The numbered rows as a table, which is one wherever it is read.
+    /// The numbered rows as a table, the same object for all scans.
     table: Arc<dyn TableSource>,
-    /// The scans of it, each in the place of one occurrence of the origin, so that copies of a query stay copies.
+    /// The scan that replaces each occurrence of the origin. Copies of a query get the same scan, and stay copies.
     scans: RefCell<HashMap<Vec<Occurrence>, LogicalPlan>>,
 }
 
 impl RowVariable {
-    /// Creates the variables that columns of a node are, as it stands in FROM. There it may have more columns than the `origin` that
-    /// subqueries read: numbers of rows of what it is computed from. `computed` is what it computes, without calls of the operators.
+    /// Creates the variables for columns of a node `shown` in FROM. The node may have more columns than the `origin`
+    /// that subqueries read: the numbers of the rows from which it is computed. `computed` is the node without calls of
+    /// the operators.
     pub fn of(
         origin: Relation,
         shown: &LogicalPlan,
@@ -86,26 +91,27 @@ impl RowVariable {
         self.relation.is_read_by(plan)
     }
 
-    /// Lets a relation that is computed from it read the numbered rows.
+    /// Rewrites a relation that is computed from this one to read the numbered rows.
     pub fn substituted_in(&self, other: &mut Relation) -> Result<()> {
         let node = std::mem::take(&mut other.node);
         other.node = self.reading_numbered(node, other.place())?;
         Ok(())
     }
 
-    /// Returns the plan with every reference to the relation reading the numbered rows.
+    /// Rewrites every reference to the relation in a plan to read the numbered rows.
     pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         self.reading_numbered(plan, &Place::default())
     }
 
-    /// Returns a plan in a place, reading the numbered rows, as the CTEs that it scans do.
+    /// Rewrites a plan at this path, and the CTEs that it scans, to read the numbered rows.
     fn reading_numbered(&self, plan: LogicalPlan, place: &Place) -> Result<LogicalPlan> {
         let replaced = |plan, place: &Place| self.origin.replaced(plan, place, &|node| self.stand_in(node, None));
         let plan = common_rewritten(plan, &mut |plan| replaced(plan, &Place::default()))?;
         Ok(replaced(plan, place)?.data)
     }
 
-    /// Returns what reads the numbered rows in the place of a node, with the number of the row under a name of its own.
+    /// Returns a scan of the numbered rows that replaces a node. With `row`, it also has the number of the row, under
+    /// that name.
     fn stand_in(&self, node: &LogicalPlan, row: Option<&str>) -> Result<LogicalPlan> {
         let columns_of = node.schema();
         let scan = match self.scans.borrow_mut().entry(occurrences(node)) {
@@ -117,7 +123,7 @@ impl RowVariable {
         let mut exprs = vec![];
         let is_all = columns_of.fields().len() == self.shown.fields().len();
         for (index, (table, field)) in columns_of.iter().enumerate() {
-            // The same table may go by another name here.
+            // The node may have the same table under another alias.
             let index = if is_all { index } else { position(&self.shown, (table, field))? };
             exprs.push(read[index].clone().alias_qualified(table.cloned(), field.name()));
         }
@@ -125,8 +131,8 @@ impl RowVariable {
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(scan))?))
     }
 
-    /// Returns the plan with the number of the row that a column, one of the variables, is of, as one more column. A column of
-    /// a union comes from several places, of which `place` is one.
+    /// Pulls up the row number of a variable: returns the plan with a further column, the number of the row from which
+    /// column number `index` comes. A column of a union has several sources, and `place` is the number of one of them.
     ///
     /// ```text
     /// Filter: w.val > 0                     Filter: w.val > 0
@@ -182,7 +188,7 @@ impl RowVariable {
         Ok((plan, Reference { number, groups }))
     }
 
-    /// Returns a union with the number of the row that a column is of in one of its branches, NULL in the others.
+    /// Pulls the row number up from one branch of a union. It is NULL in the rows of the other branches.
     fn in_branch(
         &self,
         union: &Union,
@@ -200,7 +206,7 @@ impl RowVariable {
                 found = Some(reference.groups);
             } else {
                 place = place.saturating_sub(places);
-                // DataFusion lets inputs of a union forget the tables of their columns, and finds them again as it likes.
+                // DataFusion drops the qualifiers of a union's inputs, and may restore them later.
                 let input = input.as_ref().clone().recompute_schema()?;
                 inputs.push((input, Expr::Literal(ScalarValue::UInt64(None), None)));
             }
@@ -220,7 +226,7 @@ impl RowVariable {
         Ok((widened_union(union, widened)?, Reference { number: Column::new_unqualified(name), groups }))
     }
 
-    /// Groups of the rows of the variable, each with the least number of a row as its own.
+    /// Pulls row numbers up through an aggregation: each group gets the least row number of its rows as its own number.
     ///
     /// ```text
     /// Aggregate: groupBy=[[w.val]]            Aggregate: groupBy=[[w.val]], aggr=[[min(∂row) AS ∂group]]
@@ -243,7 +249,7 @@ impl RowVariable {
             );
         };
         let Some((_, below)) = below.first() else { return internal_err!("a group has no rows") };
-        // Each branch of a union is followed by itself: a cell that comes into a group by two of them would count twice.
+        // Each branch of a union is followed by itself: a row that reaches a group by two branches would count twice.
         let sources = sources_of(&aggregate.input, *below)?;
         let name = |source: &Source| source.origin.schema().field(source.position).name().clone();
         let is_repeated = sources.iter().enumerate().any(|(place, source)| {
@@ -282,22 +288,23 @@ impl RowVariable {
     }
 }
 
-/// Returns the relation that a plan scans the whole of, if its rows have numbers: those of the variable of another node.
+/// Returns the numbered relation that a plan scans in full, if it does. Another node has the same variable then.
 fn numbered_before(plan: &LogicalPlan) -> Option<Arc<SharedRelation>> {
     let relation = SharedRelation::scanned_by(plan).filter(|relation| relation.is_numbered())?;
     (relation.columns().count() == plan.schema().fields().len()).then_some(relation)
 }
 
-/// How a row of a plan knows rows of a variable.
+/// The columns by which a row of a plan refers to rows of a variable.
 pub struct Reference {
     /// The number of the row, or of the group of rows.
     pub number: Column,
-    /// The numbers of groups, each beside those of its rows.
+    /// For groups: pairs of the number of a group and the number of one of its rows.
     pub groups: Option<LogicalPlan>,
 }
 
-/// Returns whether each row of a variable comes into one group of the rows of a plan only, whichever the keys, and into the same
-/// when it is computed again. A join may repeat rows, which only a key of theirs keeps together.
+/// Returns whether each row of a variable is in only one group of the rows of a plan, and in the same group when the
+/// plan is computed again. A join may repeat rows: the copies have the same variable as a key, but may differ in
+/// further keys.
 fn is_in_one_group(plan: &LogicalPlan, is_only_key: bool) -> Result<bool> {
     let mut is = true;
     plan.apply_with_subqueries(|node| {

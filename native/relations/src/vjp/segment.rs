@@ -1,4 +1,7 @@
-//! Regions: plans whose rows have all that a sweep through them reads.
+//! Segments: plans whose rows have all columns that a sweep through them reads.
+//!
+//! A segment is a linearized piece of a plan. Each row comes from at most one row of each leaf, so the cotangent of a
+//! leaf's row is the sum over the rows of the segment with its number.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue};
@@ -28,7 +31,7 @@ pub struct Segment {
     pub columns: Vec<Column>,
     /// The columns that vary with the variable.
     pub varying: BTreeSet<String>,
-    /// What computes those of them that are not of a leaf, inputs first.
+    /// The expressions that compute the varying columns other than those of leaves, in topological order.
     pub steps: Vec<Step>,
     /// The residuals that it reads.
     pub leaves: Vec<Leaf>,
@@ -36,7 +39,7 @@ pub struct Segment {
     pub single: bool,
 }
 
-/// A column that varies, and what computes it.
+/// A column that varies, and the expression that computes it.
 #[derive(Clone)]
 pub struct Step {
     /// The name of the column.
@@ -50,12 +53,13 @@ pub struct Step {
 pub struct Leaf {
     /// The residual.
     pub residual: ResidualId,
-    /// The number of the residual's row, NULL if there is none; no column if the residual has one row only.
+    /// The column with the number of the residual's row, NULL where an outer join has extended a row. `None` if the
+    /// residual has one row.
     pub row: Option<Column>,
-    /// A column that is NULL where a row of the segment has none of the residual, if the residual has one row only and a join may leave
-    /// it out.
+    /// For a residual of one row that an outer join may extend: a column that is NULL where a row of the segment lacks
+    /// that row.
     pub present: Option<Column>,
-    /// What the columns of the residual that vary are called.
+    /// The names that the varying columns of the residual have in the segment.
     pub columns: Vec<String>,
     /// All columns of the residual, if the segment has them.
     pub own: Vec<Column>,
@@ -69,7 +73,7 @@ impl Segment {
         Self { plan, columns, varying: BTreeSet::new(), steps: vec![], leaves: vec![], single }
     }
 
-    /// Returns a shared relation as a segment of constants, its columns under names of their own.
+    /// Returns a scan of a shared relation as a segment that does not vary, with new names for its columns.
     pub fn reading(relation: &Arc<SharedRelation>, names: &mut Names) -> Result<Self> {
         let named: Vec<_> = relation.columns().map(|column| names.part(column)).collect();
         let plan = relation.scan_as(named)?;
@@ -90,7 +94,7 @@ impl Segment {
         Ok(!self.varying_in(expr).is_empty() && can_vary(&expr.get_type(self.plan.schema())?))
     }
 
-    /// Adds expressions over the segment's columns, and gives the columns that they are.
+    /// Adds expressions over the segment's columns, and returns their columns.
     pub fn add(&mut self, exprs: Vec<(String, Expr)>, names: &mut Names) -> Result<Vec<Column>> {
         let mut found = vec![];
         let mut added = vec![];
@@ -106,7 +110,7 @@ impl Segment {
             added.push(expr.clone().alias(output.clone()));
             if self.varies(&expr)? {
                 self.varying.insert(output.clone());
-                // Of a pair only the tangent is read, and its cotangent is that of the tangent.
+                // Only the tangent of a pair is read, so the pair's cotangent is that of the tangent.
                 let expr = tangent_of_pair(&expr).cloned().unwrap_or(expr);
                 self.steps.push(Step { output, expr });
             }
@@ -131,7 +135,8 @@ impl Segment {
         Ok(read.data)
     }
 
-    /// Returns an expression that varies and reads what it draws as columns: a sweep evaluates it again.
+    /// Moves the volatile parts of a varying expression into columns of the segment, since a sweep evaluates the
+    /// expression again.
     ///
     /// ```text
     /// CASE WHEN random() < 0.5 THEN 0 ELSE val END  ->  CASE WHEN ∂drawn < 0.5 THEN 0 ELSE val END
@@ -153,7 +158,7 @@ impl Segment {
         Ok(read.data)
     }
 
-    /// Returns these columns, each once: those that are repeated, as in `SELECT x, x AS y`, under names of their own.
+    /// Makes columns distinct: a column that occurs again, as in `SELECT x, x AS y`, is copied under a new name.
     pub fn apart(&mut self, wanted: Vec<Column>, names: &mut Names) -> Result<Vec<Column>> {
         let mut added = vec![];
         let mut apart: Vec<Column> = vec![];
@@ -174,7 +179,7 @@ impl Segment {
         Ok(apart)
     }
 
-    /// Makes it known of every leaf whether a row has a row of it, before a join that adds rows without any.
+    /// Gives every leaf a column that tells whether a row has a row of it, before an outer join extends rows.
     pub fn with_presence(&mut self, names: &mut Names) -> Result<()> {
         let is_unknown = |leaf: &&mut Leaf| leaf.row.is_none() && leaf.present.is_none();
         let mut unknown = self.leaves.iter_mut().filter(is_unknown).peekable();
@@ -187,7 +192,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes the columns, steps and leaves of another segment over, whose rows stand beside those of this one.
+    /// Moves the columns, steps and leaves of another segment into this one, once both are joined.
     pub fn take_in(&mut self, other: &mut Self) {
         for leaf in &mut self.leaves {
             leaf.repeated |= !other.single;
@@ -201,7 +206,7 @@ impl Segment {
         self.leaves.append(&mut other.leaves);
     }
 
-    /// Puts beside each row the one row of another segment that has equal keys, or none. The columns stay those of this segment.
+    /// Joins each row with at most one row of another segment, by equal keys. The columns stay those of this segment.
     pub fn put_beside(
         &mut self,
         other: Self,
@@ -220,7 +225,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Returns the pairs of rows of two segments that fulfil a condition. The columns are those of both.
+    /// Joins two segments. The result has the columns of both.
     pub fn joined(
         mut self,
         mut other: Self,
@@ -237,7 +242,7 @@ impl Segment {
     }
 }
 
-/// Returns a relation as a segment of constants, its columns under names of their own.
+/// Returns a relation as a segment that does not vary, with new names for its columns.
 pub fn renamed(plan: LogicalPlan, names: &mut Names) -> Result<Segment> {
     let exprs = columns(plan.schema());
     let plan = named(plan, &exprs, names)?;
@@ -245,7 +250,7 @@ pub fn renamed(plan: LogicalPlan, names: &mut Names) -> Result<Segment> {
     Ok(Segment::constant(plan, columns, false))
 }
 
-/// A copy of rows, its columns under names of their own.
+/// A copy of rows with new names for its columns.
 pub struct RenamedRows {
     /// The rows.
     pub plan: LogicalPlan,
@@ -253,25 +258,25 @@ pub struct RenamedRows {
 }
 
 impl RenamedRows {
-    /// That of the rows of a plan.
+    /// Copies the rows of a plan.
     pub fn new(plan: LogicalPlan, names: &mut Names) -> Result<Self> {
         let before = plan.schema().columns();
         let Segment { plan, columns, .. } = renamed(plan, names)?;
         Ok(Self { plan, names: before.into_iter().zip(columns).collect() })
     }
 
-    /// Returns what a column is called in the copy.
+    /// Returns the column of the copy for a column of the rows.
     pub fn column(&self, column: &Column) -> Option<&Column> {
         self.names.get(column)
     }
 
-    /// Returns an expression over the rows as one over the copy.
+    /// Rewrites an expression over the rows to read the copy.
     pub fn over(&self, expr: Expr) -> Result<Expr> {
         replace_col(expr, &self.names.iter().collect())
     }
 }
 
-/// Returns a join of two plans whose columns have different names.
+/// Joins two plans whose columns have different names.
 pub fn joined(
     left: LogicalPlan,
     right: LogicalPlan,
@@ -285,14 +290,14 @@ pub fn joined(
     Ok(LogicalPlan::Join(Join::try_new(left, right, on, filter, join_type, JoinConstraint::On, nulls, false)?))
 }
 
-/// Keys that are equal where both are NULL too, as keys that are never NULL: `k` as `k IS NULL` and `coalesce(k, 0)`.
+/// Rewrites null-safe keys as keys that are never NULL: `k` becomes `k IS NULL` and `coalesce(k, 0)`.
 ///
-/// A join may say that its NULLs are equal. DataFusion 54 makes one join of inner joins that follow one another, and takes what the
-/// last says for all of them.
+/// A join has an option for null-safe keys. But DataFusion 54 merges adjacent inner joins, and applies the option of
+/// the last one to all of them.
 pub fn null_safe_keys(on: Vec<(Expr, Expr)>, left: &LogicalPlan, right: &LogicalPlan) -> Result<Vec<(Expr, Expr)>> {
     let mut keys = vec![];
     for (a, b) in on {
-        // One that is never NULL is equal to none that is.
+        // A key that is never NULL needs no rewriting, since it does not equal NULL.
         if !(a.nullable(left.schema())? && b.nullable(right.schema())?) {
             keys.push((a, b));
             continue;

@@ -16,10 +16,10 @@ use crate::vjp::segment::{RenamedRows, Segment, joined};
 use crate::vocabulary::expressions::is_of_one_row;
 use crate::vocabulary::names::{Names, columns, named};
 
-/// How many rows a group has.
+/// The number of rows that a group may have.
 #[derive(Debug, Clone, Copy)]
 pub enum Members {
-    /// One, or it is an error when the query runs.
+    /// One. More are an error when the query runs.
     One,
     /// As many as there are.
     Any,
@@ -41,7 +41,7 @@ struct Reached<'g> {
     /// Its position among the columns of the groups.
     position: usize,
     cotangent: Expr,
-    /// How many rows have the value of a minimum or maximum.
+    /// The number of rows with the value of a minimum or maximum.
     ties: Option<Expr>,
 }
 
@@ -192,7 +192,7 @@ impl Groups {
         Ok(Table { plan: own.plan, columns, of })
     }
 
-    /// Adds to groups how many of their rows are chosen.
+    /// Adds to each group the number of its rows that are chosen.
     fn ties(&self, groups: &mut Table, chosen: Expr, names: &mut Names) -> Result<Expr> {
         let on = groups.columns.iter().cloned().zip(self.keys.iter().cloned().map(Expr::Column)).collect();
         let nulls = NullEquality::NullEqualsNull;
@@ -216,8 +216,9 @@ impl Groups {
 
     /// Returns the rows below, each with its group.
     ///
-    /// An inner join would take keys that may be NULL apart (see [`null_safe_keys`](crate::vjp::segment::null_safe_keys)), which costs. One
-    /// that keeps all rows DataFusion leaves as it is, and a row whose group has no cotangents contributes nothing.
+    /// An inner join would need null-safe keys (see [`null_safe_keys`](crate::vjp::segment::null_safe_keys)), which are
+    /// slower. DataFusion does not merge an outer join with others, and a row whose group has no cotangents contributes
+    /// nothing.
     fn with_groups(&self, groups: LogicalPlan, by_group: &[Expr]) -> Result<LogicalPlan> {
         let rows = self.below.plan.clone();
         if self.keys.is_empty() {
@@ -243,9 +244,10 @@ fn partials_of(call: &AggregateFunction, original: &Expr, members: Members, belo
     }
 }
 
-/// Returns the cotangents that a row of a group gets: those of the group times the partial derivatives by the row. Where the
-/// aggregate has no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed. Nor is it by a
-/// group that does not count, though its derivative be infinite, as that of `corr` is where all values of one side are equal.
+/// Returns the cotangents of a row of a group: those of the group, times the partial derivatives by the row. An
+/// aggregate without a value, such as `regr_slope` of one row, has no derivative and contributes nothing. A group whose
+/// cotangent is 0 contributes nothing either, even if its derivative is infinite, as that of `corr` is where all values
+/// of one side are equal.
 fn products(partials: Vec<(Expr, Expr)>, has_value: &Expr, factors: &Factors) -> Result<Vec<(Column, Expr)>> {
     let Factors { cotangent, are_finite, keeps_zeros } = *factors;
     let mut products = vec![];
@@ -266,7 +268,7 @@ fn products(partials: Vec<(Expr, Expr)>, has_value: &Expr, factors: &Factors) ->
     Ok(products)
 }
 
-/// What partial derivatives are multiplied by.
+/// The factors of partial derivatives.
 struct Factors<'f> {
     cotangent: &'f Expr,
     /// Whether the partial derivatives are always finite.

@@ -1,4 +1,4 @@
-//! What all residuals have: rows that are stored, and cotangents that go on.
+//! Stored rows and propagated cotangents, which all residuals have.
 
 use datafusion_common::{Column, Result};
 use datafusion_expr::LogicalPlan;
@@ -12,7 +12,7 @@ use crate::vocabulary::names::Names;
 /// The rows of a residual.
 #[derive(Clone)]
 pub struct Stored {
-    /// The relation. Its last column numbers the rows if they vary, unless there is one row only.
+    /// The relation. If the rows vary and there may be several, the last column numbers them.
     pub relation: Arc<SharedRelation>,
     /// Whether it has exactly one row.
     pub single: bool,
@@ -27,7 +27,7 @@ impl Stored {
     }
 }
 
-/// What the cotangents of a residual are to the segment that it is computed from.
+/// The cotangents of a residual, propagated to the segment from which it is computed.
 pub struct PulledBack<'s> {
     /// The segment.
     pub below: &'s Segment,

@@ -1,8 +1,8 @@
 //! Residuals: relations between the variable and the value that are computed once and read as often as needed.
 //!
-//! A kind of residual says two things: how its rows are computed (`computed`), and how their cotangents go on to the rows that they are
-//! computed from (`pullback`). [`rows`] are those of a segment, one by one, and [`groups`] are groups of them. Those of a recursive query
-//! have residuals of their own, which each iteration computes.
+//! A kind of residual defines how its rows are computed (`computed`), and how their cotangents propagate to the rows
+//! below (`pullback`). [`rows`] has the rows of a segment, one by one, and [`groups`] has groups of them. The
+//! iterations of a recursive query have residuals of their own, which each iteration computes.
 
 mod framed_sums;
 mod groups;
@@ -67,20 +67,21 @@ pub struct Iterations {
     pub rows: ResidualId,
 }
 
-/// What the residuals of an iteration begin with, as variables: number 0 are the rows of the iteration before, and after them come residuals
-/// around the iterations.
+/// The variables with which the residuals of an iteration begin. Variable 0 has the rows of the iteration before, and
+/// the others are residuals around the iterations.
 pub struct Begin {
     /// The rows of the iteration before.
     pub before: Stored,
     /// The residuals around that iterations read.
     pub around: Vec<ResidualId>,
-    /// The residuals that have the rows of nodes which are the same in all iterations, by the numbers that the nodes have around.
+    /// The residuals of nodes that are the same in all iterations, by the number that the node has around the
+    /// iterations.
     pub known: HashMap<usize, ResidualId>,
 }
 
 impl Residual {
-    /// Carries the cotangents of its rows on to the segment that they are computed from. There is none below a variable or a constant,
-    /// and iterations have many.
+    /// Propagates the cotangents of the rows to the segment from which they are computed. Returns `None` for a variable
+    /// or a constant, which have no segment, and for iterations, which have many.
     pub fn pullback(
         &self,
         total: RowCotangents,
@@ -103,28 +104,29 @@ pub struct Residuals {
     known: HashMap<usize, (ResidualId, usize)>,
     /// The numbers of those nodes that have exactly one row.
     single: HashSet<usize>,
-    /// The relations of derivatives below, which have been computed anew as residuals.
+    /// The shared relations of inner gradients that have been recomputed as residuals.
     opened: Vec<(Arc<SharedRelation>, ResidualId)>,
     /// The nodes of the plans that have been looked at.
     pub nodes: Nodes,
-    /// What they begin with, if they are those of an iteration.
+    /// The variables of an iteration, if these are the residuals of one.
     pub begin: Option<Begin>,
 }
 
 impl Residuals {
-    /// Returns the residuals of an iteration, before which come these rows.
+    /// Creates the residuals of an iteration after these rows.
     pub fn after(before: Stored) -> Self {
         let begin = Begin { before, around: vec![], known: HashMap::new() };
         Self { begin: Some(begin), ..Self::default() }
     }
 
-    /// Returns what is known of a node. The rows of the iteration before are the variable of an iteration.
+    /// Returns the identity of a node, and whether it reads a variable: in an iteration, the rows of the iteration
+    /// before.
     pub fn node(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
         let Self { nodes, begin, .. } = self;
         nodes.of(plan, &|node| is_variable(node, begin.as_ref(), variables))
     }
 
-    /// Looks at another plan, and says what is known of it.
+    /// Starts with another plan, and returns its identity and whether it reads a variable.
     pub fn enter(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
         let Self { nodes, begin, .. } = self;
         nodes.enter(plan, &|node| is_variable(node, begin.as_ref(), variables))
@@ -140,28 +142,28 @@ impl Residuals {
         self.known.get(&node.id).copied()
     }
 
-    /// Notes which residual a node with so many columns is.
+    /// Records the residual of a node with `width` columns.
     pub fn know(&mut self, node: Node, id: ResidualId, width: usize) {
         self.known.insert(node.id, (id, width));
     }
 
-    /// Notes that a node, the scan of a relation, is a residual with its rows, of so many columns.
+    /// Records the residual that replaces a shared relation, which a node scans.
     pub fn open(&mut self, node: Node, relation: Arc<SharedRelation>, (residual, width): (ResidualId, usize)) {
         self.know(node, residual, width);
         self.opened.push((relation, residual));
     }
 
-    /// Returns whether relations of derivatives below have been computed anew.
+    /// Returns whether shared relations of inner gradients have been recomputed.
     pub fn has_opened(&self) -> bool {
         !self.opened.is_empty()
     }
 
-    /// Returns the residual with the rows of a relation that has been computed anew.
+    /// Returns the residual that replaces a shared relation.
     pub fn opened(&self, relation: &Arc<SharedRelation>) -> Option<ResidualId> {
         self.opened.iter().find(|(known, _)| Arc::ptr_eq(known, relation)).map(|(_, residual)| *residual)
     }
 
-    /// Notes that a node has exactly one row.
+    /// Records that a node has exactly one row.
     pub fn know_single(&mut self, node: Node) {
         self.single.insert(node.id);
     }
@@ -176,7 +178,8 @@ impl Residuals {
         self.residuals.get(id).is_some_and(|residual| residual.stored.relation.is_numbered())
     }
 
-    /// Returns the residual whose rows a segment has as they are, with its first columns and all that vary.
+    /// Returns the residual that a segment merely scans, if the segment has its first columns and all columns that
+    /// vary.
     pub fn read_whole(&self, segment: &Segment) -> Option<ResidualId> {
         let [Leaf { residual: id, .. }] = segment.leaves.as_slice() else { return None };
         let Residual { stored, kind } = self.residuals.get(*id)?;
@@ -192,7 +195,7 @@ impl Residuals {
         (is_numbered && is_whole && has_varying && columns.starts_with(&segment.columns)).then_some(*id)
     }
 
-    /// Returns the rows that `numbered` gives as a plan, with the number under a name of its own.
+    /// Returns the segment of [`numbered`](Self::numbered) as a plan, with a new name for the number.
     pub fn numbered_rows(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<LogicalPlan> {
         let mut segment = self.numbered(id, width, names)?;
         let number = segment.columns.pop().map(|number| Expr::Column(number).alias(names.part("row")));
@@ -206,7 +209,8 @@ impl Residuals {
         self.residuals.len() - 1
     }
 
-    /// Returns a segment that reads a residual, with the number of the row behind its columns if it has one.
+    /// Returns a segment that reads all columns of a residual. The last one is the number of the row, if the rows have
+    /// numbers.
     fn whole(&self, id: ResidualId, names: &mut Names) -> Result<Segment> {
         let Some(Residual { stored: residual, .. }) = self.residuals.get(id) else {
             return internal_err!("residual {id} is missing");
@@ -224,15 +228,15 @@ impl Residuals {
         Ok(segment)
     }
 
-    /// Returns a segment that reads a residual, of which `width` columns are those of the node that it stands for.
+    /// Returns a segment that reads the residual of a node with `width` columns.
     pub fn reader(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
         let mut segment = self.whole(id, names)?;
         segment.columns.truncate(width);
         Ok(segment)
     }
 
-    /// Returns the same with the number of the row as one more column, though it may be among those of the node already. A residual has
-    /// columns between, of the segment that it is computed from.
+    /// Returns a segment that reads the residual of a node with `width` columns, and the number of the row as one more
+    /// column. The residual may have others in between, for a sweep through the segment below.
     pub fn numbered(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
         let mut segment = self.whole(id, names)?;
         let row = segment.columns.last().cloned();

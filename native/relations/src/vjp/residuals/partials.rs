@@ -21,7 +21,7 @@ use crate::aggregate_rules::without_formula::{DISTINCT_BEFORE, way_without};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::{Names, with_columns};
 
-/// How a column of a group depends on its rows.
+/// The partial derivatives of a column of a group by the rows of the group.
 pub struct Partials {
     by: By,
     /// The inputs of a row. Floats are DOUBLE.
@@ -45,20 +45,20 @@ impl Shares {
     }
 }
 
-/// What a group has its column by.
+/// The way in which a group gets its column.
 enum By {
-    /// By an aggregate over them.
+    /// An aggregate over the rows.
     Aggregated {
         call: AggregateFunction,
         formula: &'static TangentFormula,
         /// The column with the share that a row has in a quantile.
         share: Option<Column>,
     },
-    /// All rows have it.
+    /// A key, which is the same in all rows.
     Key,
-    /// There is one row at most.
+    /// The value of the only row.
     Only,
-    /// By the value of the row that is chosen by its place in an order. `chosen` gives its number.
+    /// The value of the row that an order chooses. `chosen` computes the number of that row.
     Chosen { row: Column, chosen: AggregateFunction },
 }
 
@@ -85,17 +85,17 @@ impl Partials {
         Ok(Self { by: By::Aggregated { call: call.clone(), formula, share: None }, inputs, statistics: vec![] })
     }
 
-    /// Returns those of a key, in which the rows of the group have an even share.
+    /// Returns the partial derivatives of a key, which the rows of the group share evenly.
     pub fn of_key(key: &Column) -> Self {
         Self { by: By::Key, inputs: vec![Expr::Column(key.clone())], statistics: vec![] }
     }
 
-    /// Returns those of a value that is the one of the group's only row.
+    /// Returns the partial derivatives of a value of the group's only row.
     pub fn of_only(value: &Expr) -> Self {
         Self { by: By::Only, inputs: vec![value.clone()], statistics: vec![] }
     }
 
-    /// Returns those of `first_value` and the like, over rows with numbers.
+    /// Returns the partial derivatives of `first_value` and the like, over rows with numbers.
     pub fn of_chosen(call: &AggregateFunction, value: &Expr, row: Column) -> Result<Self> {
         let mut chosen = call.clone();
         let number = Expr::Column(row.clone());
@@ -106,8 +106,8 @@ impl Partials {
         Ok(Self { by: By::Chosen { row, chosen }, inputs: vec![value.clone()], statistics: vec![] })
     }
 
-    /// Adds the share of a row in a quantile to what is computed of rows with these columns, which are grouped by these keys. Rows with
-    /// equal values share evenly.
+    /// Adds the share of each row in a quantile to the expressions over rows with these columns, grouped by these keys.
+    /// Rows with equal values share evenly.
     pub fn add_share(
         &mut self,
         shares: &mut Shares,
@@ -168,7 +168,7 @@ impl Partials {
         }
     }
 
-    /// For `min` and `max`, whether a row takes part and has the value.
+    /// Returns, for `min` and `max`, the condition that a row passes the filter and has the value.
     pub fn chosen(&self, value: &Expr) -> Option<Expr> {
         let By::Aggregated { call, .. } = &self.by else { return None };
         let input = call.params.args.first().filter(|_| self.has_ties())?;
@@ -216,7 +216,7 @@ impl Partials {
             let partial = formula.evaluate(&inputs, |asked| {
                 let term = match (&asked, share) {
                     (FormulaCall::Quantile { .. }, Some(share)) => Expr::Column(share.clone()),
-                    // Which aggregates it reads is asked before the shares are known.
+                    // The call for the aggregates that it reads comes before the shares are known.
                     (FormulaCall::Quantile { .. }, None) => lit(1.0),
                     _ => self.term(call, asked, value, &ties, statistic)?,
                 };
@@ -278,7 +278,7 @@ impl Partials {
         }
     }
 
-    /// For an aggregate over pairs, whether a row is a whole one.
+    /// Returns, for an aggregate over pairs, the condition that neither value of a row is NULL.
     fn complete_pair(&self) -> Option<Expr> {
         let By::Aggregated { formula, .. } = &self.by else { return None };
         self.complete(formula)
