@@ -1,4 +1,4 @@
-//! Groups.
+//! Linearizes aggregations.
 
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::AggregateFunction;
@@ -19,7 +19,8 @@ use crate::jvp::VolatileColumns;
 use crate::vocabulary::expressions::is_of_one_row;
 use crate::vocabulary::names::Names;
 
-/// Groups are a residual. The rows of a group get its cotangents times the partial derivatives of its aggregates by a row.
+/// Linearizes an aggregation. The groups are a residual. Each row of a group gets the cotangents of the group, times
+/// the partial derivatives of the aggregates by that row.
 pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate) -> Result<Segment> {
     if let Some(union) = apart(aggregate)? {
         let union = builder.residuals.nodes.keep(union);
@@ -38,7 +39,7 @@ pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate
     let schema = aggregate.input.schema();
     let mut below = builder.segment(&aggregate.input)?;
     if aggregate.aggr_expr.iter().any(is_of_one_row) {
-        // A row that is chosen by its place in an order is known again by its number.
+        // `first_value` and the like choose a row by its place in an order. The sweep finds that row by its number.
         let width = below.columns.len();
         let residual = builder.rows(below)?;
         below = builder.residuals.reader(residual, width, builder.names)?;
@@ -56,7 +57,7 @@ pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate
     builder.read_anew(node, residual, aggregate.schema.fields().len())
 }
 
-/// Returns a call that reads columns of a segment only, and constants.
+/// Rewrites an aggregate function to read only columns of a segment, and constants.
 fn over_columns(
     builder: &mut SegmentBuilder,
     mut call: AggregateFunction,
@@ -84,7 +85,8 @@ fn over_columns(
     Ok(call)
 }
 
-/// Returns an aggregate over what its keys and functions draw, which its derivative must not draw again.
+/// Computes volatile parts of an aggregation's keys and functions in a projection below, since the derivative must not
+/// evaluate them again.
 fn drawn_below(aggregate: &Aggregate, names: &mut Names) -> Result<LogicalPlan> {
     let mut draws = VolatileColumns::new(names);
     let keys = aggregate.group_expr.iter().cloned().map(|key| draws.ordering(key)).collect();

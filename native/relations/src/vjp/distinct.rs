@@ -11,7 +11,7 @@ use super::nodes::Node;
 use super::segment::Segment;
 use crate::vocabulary::names::columns;
 
-/// Equal rows are one group by all columns, and the rows that DISTINCT ON keeps are the first of their groups.
+/// Linearizes DISTINCT as an aggregation by all columns, and DISTINCT ON as the first row of each group.
 pub fn distinct(builder: &mut SegmentBuilder, node: Node, distinct: &Distinct) -> Result<Segment> {
     match distinct {
         Distinct::All(input) => {

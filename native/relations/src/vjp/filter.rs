@@ -13,7 +13,7 @@ use super::linearize::SegmentBuilder;
 use super::nodes::Node;
 use super::segment::Segment;
 
-/// Linearizes a filter: the rows that are kept have the cotangents. Which these are is taken as constant.
+/// Linearizes a filter: the rows that pass get the cotangents. The condition counts as constant.
 pub fn filter(builder: &mut SegmentBuilder, node: Node, filter: &Filter) -> Result<Segment> {
     let mut segment = builder.segment(&filter.input)?;
     let predicate = inside(builder, &mut segment, &filter.predicate, filter.input.schema())?;
@@ -29,7 +29,8 @@ pub fn filter(builder: &mut SegmentBuilder, node: Node, filter: &Filter) -> Resu
     if is_volatile(&predicate) { builder.stored(node, segment) } else { Ok(segment) }
 }
 
-/// Linearizes a limit: the first rows are kept, which might be others in another order of equal rows.
+/// Linearizes a sort. With a limit, the rows are materialized: a second execution might order equal rows differently
+/// and pick others.
 pub fn sort(builder: &mut SegmentBuilder, node: Node, sort: &Sort) -> Result<Segment> {
     let Sort { expr, input, fetch } = sort;
     let mut segment = builder.segment(input)?;
@@ -43,7 +44,7 @@ pub fn sort(builder: &mut SegmentBuilder, node: Node, sort: &Sort) -> Result<Seg
     if keeps_some { builder.stored(node, segment) } else { Ok(segment) }
 }
 
-/// Returns the rows that are kept might be others the second time.
+/// Linearizes a limit. The rows are materialized, since a second execution might pick others.
 pub fn limit(builder: &mut SegmentBuilder, node: Node, limit: &Limit) -> Result<Segment> {
     let mut segment = builder.segment(&limit.input)?;
     let input = Arc::new(segment.plan);

@@ -1,6 +1,6 @@
-//! What is groups of rows, written with keys alone.
+//! Rewrites grouping sets and DISTINCT ON as plain aggregations, which reverse mode can linearize.
 //!
-//! Grouping sets are the union of the groups by each set, and the rows that DISTINCT ON keeps are the first of their groups.
+//! Grouping sets are the union of the groups by each set, and DISTINCT ON keeps the first row of each group.
 //!
 //! ```text
 //! Aggregate: groupBy=[[ROLLUP (a)]], aggr=[[sum(x)]]
@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 use crate::vocabulary::names::columns;
 
-/// Returns the union that an aggregate over grouping sets is, or its one set; nothing for other aggregates.
+/// Rewrites an aggregation over grouping sets as the union of one aggregation for each set. Returns `None` for other
+/// aggregations.
 pub fn apart(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
     let [Expr::GroupingSet(grouping)] = aggregate.group_expr.as_slice() else { return Ok(None) };
     let keys = grouping_set_to_exprlist(&aggregate.group_expr)?;
@@ -50,11 +51,11 @@ fn sets(grouping: &GroupingSet) -> Vec<Vec<Expr>> {
     }
 }
 
-/// Returns the groups by one set, with the columns of the aggregate over all of them.
+/// Returns the groups by one set, with the columns of the aggregation over all sets.
 fn groups(aggregate: &Aggregate, keys: &[&Expr], set: &[Expr]) -> Result<LogicalPlan> {
     let mut functions = aggregate.aggr_expr.clone();
     if set.is_empty() && functions.is_empty() {
-        // The one group of all rows has to have something, which nobody reads: SELECT g FROM t GROUP BY ROLLUP (g)
+        // The group of all rows needs a column, even if nobody reads one: SELECT g FROM t GROUP BY ROLLUP (g)
         functions.push(count_all());
     }
     let groups = Aggregate::try_new(Arc::clone(&aggregate.input), set.to_vec(), functions)?;
@@ -77,7 +78,7 @@ fn groups(aggregate: &Aggregate, keys: &[&Expr], set: &[Expr]) -> Result<Logical
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(groups)))?))
 }
 
-/// Returns the first rows of groups.
+/// Rewrites DISTINCT ON as an aggregation with `first_value`.
 ///
 /// ```text
 /// DistinctOn: on_expr=[[g]], select_expr=[[x]], sort_expr=[[g, t]]

@@ -12,8 +12,8 @@ use super::nodes::Node;
 use super::segment::{Segment, null_safe_keys};
 use crate::vocabulary::names::{Names, columns};
 
-/// Linearizes a join: a row has a row of each side, and each row's cotangents are those of all rows of the join that it
-/// is in. A side that has no row there gets none.
+/// Linearizes a join. A row of a side gets the sum of the cotangents of all rows of the join in which it is. A row of
+/// the join that lacks a row of one side contributes nothing to that side.
 pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Segment> {
     let [mut left, mut right] = [builder.segment(&join.left)?, builder.segment(&join.right)?];
     let mut on = vec![];
@@ -67,7 +67,8 @@ pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Seg
     if volatile { builder.stored(node, segment) } else { Ok(segment) }
 }
 
-/// Returns the column that says of each row of the left side whether it has a partner, under a name of its own.
+/// Gives the mark column of a mark join a new name, and returns it. It tells whether a row of the left side has a
+/// match.
 fn marked(plan: &mut LogicalPlan, names: &mut Names) -> Result<Column> {
     let name = names.part("mark");
     let mut exprs = columns(plan.schema());

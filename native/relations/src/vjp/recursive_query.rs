@@ -15,9 +15,11 @@ use crate::shared_relation::{self, Given, SharedRelation, each_rewritten, read_f
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::work_table::is_work_table;
 
-/// Linearizes a recursive query: the rows of all iterations are a residual. An iteration has residuals of its own,
-/// which are kept for each iteration, so that the cotangents of its rows find the rows that they are of, and nothing is
-/// computed twice.
+/// Linearizes a recursive query. The rows of all iterations are one residual, and each iteration has residuals of its
+/// own. These are kept for each iteration (the tape): the sweep reads them when it goes back through that iteration.
+///
+/// Columns that vary in one iteration may make others vary in the next, so the iteration is linearized again until no
+/// further column varies.
 ///
 /// ```text
 /// RecursiveQuery: r                 Iterations: r
@@ -29,7 +31,7 @@ use crate::vocabulary::work_table::is_work_table;
 pub fn recursive_query(builder: &mut SegmentBuilder, node: Node, query: &RecursiveQuery) -> Result<Segment> {
     check(query)?;
     let first = builder.segment(&query.static_term)?;
-    // Iterations begin with rows that are theirs alone, as tangents may be added to them.
+    // The iterations need first rows of their own, because tangents may be added to these.
     let start = builder.rows_with(first, vec![])?;
     let mut varying = varying(builder.residuals, start);
     let (work, body, rows) = loop {
@@ -55,7 +57,7 @@ pub fn recursive_query(builder: &mut SegmentBuilder, node: Node, query: &Recursi
     builder.read_anew(node, residual, width)
 }
 
-/// Refuses what has no derivative, or none that is known.
+/// Refuses a recursive query without a known derivative.
 fn check(query: &RecursiveQuery) -> Result<()> {
     let name = &query.name;
     if query.is_distinct {
@@ -100,7 +102,8 @@ fn numbered(stored: &Stored, width: usize) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(scan))?))
 }
 
-/// Returns the residuals of an iteration if these columns of the rows before vary, that with its rows, and the table of the rows before.
+/// Linearizes an iteration in which these columns of the rows before vary. Returns the table of the rows before, the
+/// residuals of the iteration, and the one with its rows.
 fn iteration(
     builder: &mut SegmentBuilder,
     query: &RecursiveQuery,
@@ -110,7 +113,7 @@ fn iteration(
     let given = Given::new(names.part(&query.name), Arc::new(fields(query, names)));
     let before = Arc::new(SharedRelation::numbered(names.part("before"), given.scan()?, &names.part("row")));
     let scan = before.scan()?;
-    // Gradients in the term read the rows before in shared relations.
+    // The shared relations of gradients in the term also read the rows before.
     let term = each_rewritten(query.recursive_term.as_ref().clone(), &mut |plan| {
         plan.transform_down_with_subqueries(|node| match node {
             LogicalPlan::TableScan(read) if is_work_table(&read, &query.name) => {

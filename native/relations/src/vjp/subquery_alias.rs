@@ -8,7 +8,8 @@ use super::nodes::Node;
 use super::residuals::needs_no_residual;
 use super::segment::Segment;
 
-/// Linearizes what a name stands for: a relation that has several readers is computed once, unless that is cheap.
+/// Linearizes the relation under a name. A relation with several readers is materialized, unless it is cheap to
+/// compute.
 pub fn subquery_alias(builder: &mut SegmentBuilder, node: Node, alias: &SubqueryAlias) -> Result<Segment> {
     if matches!(alias.input.as_ref(), LogicalPlan::SubqueryAlias(_)) {
         return builder.segment(&alias.input);

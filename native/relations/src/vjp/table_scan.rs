@@ -10,8 +10,8 @@ use super::residuals::{Kind, needs_no_residual};
 use super::segment::Segment;
 use crate::shared_relation::SharedRelation;
 
-/// Linearizes a scan: the rows of a variable are a residual that nothing is below, and those of a shared relation are
-/// those of its plan.
+/// Linearizes a scan. The rows of a variable are a residual with nothing below it. A shared relation is linearized by
+/// its plan.
 pub fn table_scan(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<Option<Segment>> {
     if let Some((number, stored)) = builder.variable(plan) {
         let residual = builder.residuals.add(stored, Kind::Variable(number));

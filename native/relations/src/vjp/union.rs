@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::linearize::SegmentBuilder;
 use super::segment::{Leaf, Segment};
 
-/// Every row of a union is of one of its inputs. The others have no row there.
+/// Linearizes a union. Each row comes from one input, and the row numbers of the other inputs are NULL in it.
 ///
 /// ```text
 /// Union                 Union

@@ -10,7 +10,7 @@ use super::segment::Segment;
 use crate::vocabulary::names::with_columns;
 use crate::vocabulary::origin::is_unnested;
 
-/// Returns the rows of a segment, each beside the elements of its lists, which do not vary.
+/// Linearizes UNNEST. The elements of lists do not vary, and the other columns are repeated for each element.
 pub fn unnest(builder: &mut SegmentBuilder, unnest: &Unnest) -> Result<Segment> {
     let mut segment = builder.segment(&unnest.input)?;
     // Under their own names behind the columns of the segment, all of which the node passes on.
