@@ -1,4 +1,4 @@
-//! Which columns of a plan vary with one of them, where all rows of that move together.
+//! Dependence analysis: finds the columns of a plan that vary with one of them, if that moves in all rows together.
 
 use datafusion_common::{DFSchema, Result};
 use datafusion_expr::{Expr, LogicalPlan, RecursiveQuery, TableScan};
@@ -64,7 +64,8 @@ struct Iterated {
 }
 
 impl Dependence<'_> {
-    /// Returns those of the wanted columns that vary with the variable. What the carrier refuses counts as varying.
+    /// Returns the wanted columns that vary with the variable. A column whose tangent would be refused counts as
+    /// varying.
     #[recursive::recursive]
     fn varying(&mut self, plan: &LogicalPlan, variable: usize, wanted: &BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         let mut varying: BTreeSet<usize> = wanted.iter().copied().filter(|index| *index == variable).collect();
@@ -96,8 +97,8 @@ impl Dependence<'_> {
         Ok(varying)
     }
 
-    /// Returns those of the wanted columns of a node that vary by way of one of its inputs, which has the variable in this column if it
-    /// has it.
+    /// Returns the wanted columns of a node that vary through one of its inputs. `source` is the variable in that
+    /// input, if the input has it.
     fn by_way_of(
         &mut self,
         (plan, number): (&LogicalPlan, usize),

@@ -1,4 +1,4 @@
-//! A variable by which tangents are carried, and the tangents by it of what a node computes.
+//! Directions: a variable with its seed, and the tangents of expressions in that direction.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchema, Result, plan_err};
@@ -37,16 +37,17 @@ pub struct Direction {
     pub variable: String,
     /// The variable's type.
     pub variable_type: DataType,
-    /// The cells that the variable is, where it comes from.
+    /// The columns in which the variable originates.
     pub origins: Vec<Cell>,
-    /// What the variable's tangent is where it originates, over the columns there, if it is not 1.
+    /// The seed: the tangent of the variable where it originates, over the columns there. `None` is 1.
     pub seed: Option<Expr>,
     /// The cell that gradients by row vary with, if the variable is one.
     pub cell: Option<Cell>,
 }
 
 impl Direction {
-    /// Refuses an expression that may vary by what the columns of its node do not show.
+    /// Refuses an expression that may vary through a subquery or an outer query, which the columns of its node do not
+    /// show.
     pub fn check(&self, expr: &Expr, variable: Variable) -> Result<()> {
         if variable == Variable::Outer && expr.contains_outer() {
             return plan_err!(
@@ -114,8 +115,8 @@ impl Direction {
         names.column(expr, computed, |names| names.tangent(name, &self.variable))
     }
 
-    /// Returns the tangent that an expression of this type computes, with where it is inactive; each as a column, added unless there
-    /// is one.
+    /// Adds a tangent of this type as a column, and another column that tells where it is inactive. Columns that exist
+    /// already are reused.
     pub fn add_carried(
         &self,
         Guarded { tangent, inactive }: Guarded,

@@ -1,7 +1,9 @@
-//! Tangents of the columns of a plan, carried up from where the variables originate.
+//! Forward mode: tangents of the columns of a plan, propagated from where the variables originate up to a node with
+//! calls.
 //!
-//! There is a file for each kind of node, which says what the node asks of its inputs and how its columns get their tangents from theirs.
-//! `propagate` walks from a node to its inputs and back, in one or more directions.
+//! `propagate` walks down from a node with the columns whose tangents are wanted, and returns with a plan that has the
+//! tangents as further columns. There is a file for each kind of node: it requests the tangents of its inputs that its
+//! own columns need, and computes the tangents of its columns from them.
 
 mod aggregate;
 mod dependence;
@@ -40,7 +42,7 @@ pub use shared_tangents::{Cell, SharedTangents};
 pub use swept_query::SweptQuery;
 pub use window::cells::is_one_cell;
 
-/// Returns the plan with the tangents that are asked for in each direction.
+/// Propagates tangents up a plan: returns the plan with the tangents that each direction requests.
 pub fn carried(
     plan: LogicalPlan,
     asked: Vec<TangentRequest>,
@@ -51,7 +53,7 @@ pub fn carried(
     Propagation::new(names, shared, directions, rule).carry(plan, asked)
 }
 
-/// Returns what each kind of node does in forward mode.
+/// Propagates tangents through a node, by the rule for its kind.
 fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
     match plan {
         LogicalPlan::Projection(projection) => projection::projection(carrier, projection, requests),

@@ -1,4 +1,18 @@
-//! Carrying tangents up a plan: what is the same at every node.
+//! The propagation of tangents up a plan, as far as it is the same at every node.
+//!
+//! This is forward accumulation (A. Griewank and A. Walther, "Evaluating Derivatives", 2nd edition, SIAM 2008, chapter
+//! 3) with columns in the place of numbers. A request names the columns whose tangents are wanted. The node requests
+//! from its inputs the tangents of the columns that these read, down to where the variable originates. There the
+//! tangent is 1, or the seed of the direction. On the way back, each node adds a column for each tangent that is
+//! neither 0 nor 1, and the plan keeps its other columns.
+//!
+//! ```text
+//! Projection: w, y * y AS z        z is wanted: requests y, and computes ∂z = 2 * y * ∂y
+//!   Projection: w, w * x AS y      y is wanted: requests w and x, and computes ∂y = x
+//!     TableScan: t                 w is the variable, with the tangent 1; x does not vary
+//! ```
+//!
+//! Several directions are propagated in one walk, where all nodes can do that.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, JoinType, Result, TableReference, plan_err};
@@ -17,38 +31,38 @@ use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::nodes::{non_query_nodes, shown};
 use crate::vocabulary::origin::{Origin, origin};
 
-/// What moves with the variable.
+/// The values of the variable that move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Perturb {
-    /// All rows of the variable, together.
+    /// The values in all rows move together, as for `jvp`.
     AllRows,
-    /// In each row the cell of the variable that this row has. In a group above, the cells of one value are one.
+    /// In each row, only the row's own value of the variable moves, as for `grad` and `vjp`.
     OwnRow {
-        /// Whether there is such a group above.
+        /// A group above makes one of equal values: all rows with the value move.
         by_value: bool,
     },
-    /// The row's own cell, while the values of window functions stay as they are.
+    /// The row's own value moves, and the values of window functions stay as they are.
     OwnRowFrozenWindows,
 }
 
-/// What is asked of a node in one direction.
+/// The tangents that one direction requests from a node.
 #[derive(Debug, Clone)]
 pub struct TangentRequest {
     /// The variable as the node sees it.
     pub variable: Variable,
-    /// What moves with the variable.
+    /// The values of the variable that move.
     pub reading: Perturb,
     /// The columns whose tangents are wanted.
     pub wanted: BTreeSet<usize>,
 }
 
 impl TangentRequest {
-    /// Nothing.
+    /// Returns a request for no tangents.
     pub fn nothing() -> Self {
         Self { variable: Variable::Outer, reading: Perturb::AllRows, wanted: BTreeSet::new() }
     }
 
-    /// Returns the same below rows that are made one where they have the same value of the variable.
+    /// Returns the request for the input of a node that makes one row of those with equal values of the variable.
     pub fn by_value(self) -> Self {
         match self.reading {
             Perturb::OwnRow { .. } => Self { reading: Perturb::OwnRow { by_value: true }, ..self },
@@ -57,22 +71,22 @@ impl TangentRequest {
     }
 }
 
-/// What is asked of a node in one direction, with the variable as its inputs see it.
+/// The request of one direction to a node, with the variable as the inputs of the node see it.
 #[derive(Debug, Clone)]
 pub struct NodeRequest {
-    /// What is asked of the node.
+    /// The request to the node.
     pub asked: TangentRequest,
     /// The variable as each input sees it.
     pub inputs: Vec<Variable>,
 }
 
 impl NodeRequest {
-    /// Returns what the node asks of an input, if it needs the tangents of these columns there.
+    /// Returns the request to an input, for the tangents of these columns.
     pub fn of_input(&self, input: usize, wanted: BTreeSet<usize>) -> TangentRequest {
         TangentRequest { variable: self.inputs[input], reading: self.asked.reading, wanted }
     }
 
-    /// Returns what a node with one input asks of it, if it passes on the columns of that.
+    /// Returns the request to the only input of a node that passes its columns on.
     pub fn passed_on(&self) -> TangentRequest {
         self.of_input(0, self.asked.wanted.clone())
     }
@@ -93,16 +107,17 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// Returns a node of which no column varies in any of so many directions.
+    /// Returns a node whose columns do not vary in any direction.
     pub fn constant(plan: LogicalPlan, directions: usize) -> Self {
         Self { plan, tangents: vec![Tangents::default(); directions] }
     }
 }
 
-/// What a node does: it asks for the tangents of its inputs and computes those of its own columns from them.
+/// Propagates tangents through a node: requests the tangents of its inputs, and computes those of its columns from
+/// them.
 pub type Rule = fn(&mut Propagation, LogicalPlan, &[NodeRequest]) -> Result<Carried>;
 
-/// Carries tangents up a plan, in several directions at once.
+/// Propagates tangents up a plan, in several directions at once.
 pub struct Propagation<'a> {
     /// The names of added columns.
     pub names: &'a mut Names,
@@ -110,21 +125,21 @@ pub struct Propagation<'a> {
     pub shared: &'a mut SharedTangents,
     /// The variables.
     pub directions: Vec<Direction>,
-    /// The recursive queries whose recursive term is being carried through, the innermost last.
+    /// The recursive queries through whose recursive terms tangents are being propagated, the innermost last.
     pub recursions: Vec<Recursion>,
     rule: Rule,
 }
 
-/// The further columns that a column of a recursive query has by one that varies.
+/// The names of the further columns of a recursive query for the tangent of one of its columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Further {
-    /// What its tangent is called.
+    /// The column with the tangent.
     pub tangent: String,
-    /// What the column behind it is called that says where it is inactive, if one of the terms says so.
+    /// The column that tells where the tangent is inactive, if one of the terms has it.
     pub inactive: Option<String>,
 }
 
-/// A recursive query on whose recursive term the carrier is.
+/// A recursive query through whose recursive term tangents are being propagated.
 #[derive(Debug)]
 pub struct Recursion {
     /// The variable of each direction, as the query sees it.
@@ -134,17 +149,17 @@ pub struct Recursion {
     pub varying: BTreeMap<(usize, usize), Further>,
     /// The work table with those tangents.
     pub table: WorkTable,
-    /// The columns whose tangents the recursive term asked for, each in a direction.
+    /// The columns whose tangents the recursive term has requested, each in a direction.
     pub asked: BTreeSet<(usize, usize)>,
 }
 
 impl Further {
-    /// Returns how many columns these are.
+    /// Returns the number of these columns.
     pub fn width(&self) -> usize {
         1 + usize::from(self.inactive.is_some())
     }
 
-    /// Returns the tangent that a relation has in these columns.
+    /// Returns the tangent that these columns of a relation have.
     pub fn carried(&self, relation: Option<TableReference>, data_type: DataType) -> Tangent {
         let column = |name: &String| Column::new(relation.clone(), name);
         let inactive = self.inactive.as_ref().map(|name| Inactive { column: column(name), data_type });
@@ -152,7 +167,7 @@ impl Further {
     }
 }
 
-/// How a direction goes on at a node.
+/// The step of a direction at a node.
 enum Onward {
     /// No column varies here.
     Constant,
@@ -160,17 +175,18 @@ enum Onward {
     Is(usize),
     /// This column is the variable, and moves along the seed.
     Moves(usize),
-    /// The inputs see the variable so.
+    /// The variable comes from the inputs, which see it so.
     Below(Vec<Variable>),
 }
 
 impl<'a> Propagation<'a> {
-    /// Creates a carrier in these directions, by the rule that says what each node does.
+    /// Creates a propagation in these directions, by a rule for each kind of node.
     pub fn new(names: &'a mut Names, shared: &'a mut SharedTangents, directions: Vec<Direction>, rule: Rule) -> Self {
         Self { names, shared, directions, recursions: vec![], rule }
     }
 
-    /// Returns the plan with the tangents that are asked for in each direction.
+    /// Propagates tangents up a plan in all directions. The request of a direction names the columns whose tangents are
+    /// wanted.
     #[recursive::recursive]
     pub fn carry(&mut self, plan: LogicalPlan, mut asked: Vec<TangentRequest>) -> Result<Carried> {
         let mut own = vec![];
@@ -194,7 +210,7 @@ impl<'a> Propagation<'a> {
         Ok(carried)
     }
 
-    /// Returns the plan with tangents in one direction after the other.
+    /// Propagates tangents up a plan in one direction after the other, for nodes that cannot do so in several at once.
     pub fn carry_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
         let schema = Arc::clone(plan.schema());
         let mut all = vec![];
@@ -221,7 +237,7 @@ impl<'a> Propagation<'a> {
         Ok(Carried { plan, tangents: all })
     }
 
-    /// Returns the plan with the tangents that are asked for in one direction.
+    /// Propagates tangents up a plan in one direction.
     pub fn carry_in(
         &mut self,
         direction: usize,
@@ -234,7 +250,7 @@ impl<'a> Propagation<'a> {
         Ok((carried.plan, carried.tangents.swap_remove(direction)))
     }
 
-    /// Returns the plan with the tangents that are asked for in a direction that is none of the carrier's.
+    /// Propagates tangents up a plan in a further direction.
     pub fn carry_along(
         &mut self,
         direction: Direction,
@@ -247,7 +263,8 @@ impl<'a> Propagation<'a> {
         carried
     }
 
-    /// Returns what a plan would be with the tangents that are asked for in a direction that is none of the carrier's.
+    /// Propagates tangents up a plan in a further direction, on copies of the names and shared relations. The caller
+    /// drops the result, or only looks at it.
     pub fn tried(
         &mut self,
         direction: Direction,
@@ -312,7 +329,7 @@ impl<'a> Propagation<'a> {
         Ok(Carried { plan: with_columns(carried.plan, moved)?, ..carried })
     }
 
-    /// Returns how a direction goes on at a node of which it wants tangents.
+    /// Returns the step of a direction at a node from which it wants tangents.
     fn onward(&self, plan: &LogicalPlan, asked: &TangentRequest, number: usize) -> Result<Onward> {
         let (direction, names) = (&self.directions[number], &*self.names);
         let inputs = plan.inputs();
@@ -389,7 +406,7 @@ pub fn is_constant_beside(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Refuses a seed that is another one in each row on its way through a node that makes one row of several, or several of one.
+/// Refuses a seed that differs between rows, if the node makes one row of several or several rows of one.
 fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result<()> {
     if keeps_rows_apart(plan) {
         return Ok(());
@@ -401,7 +418,7 @@ fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result
     )
 }
 
-/// Returns whether each row of a node is of one row of its input.
+/// Returns whether each row of a node comes from one row of its input.
 fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(_)
@@ -426,13 +443,13 @@ fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns whether a gradient by row has added all of a plan, beside which the variable is not.
+/// Returns whether a gradient by row has added all columns of a plan. The variable is none of them then.
 pub fn is_by_row(plan: &LogicalPlan, names: &Names) -> bool {
     let fields = plan.schema().fields();
     !fields.is_empty() && fields.iter().all(|field| names.has_given(field.name()))
 }
 
-/// Returns whether a node is rows of a variable with a gradient by them beside.
+/// Returns whether a node joins the rows of a variable with a gradient by these rows.
 fn has_by_row_beside(node: &LogicalPlan, names: &Names) -> bool {
     match node {
         LogicalPlan::Join(join) => {

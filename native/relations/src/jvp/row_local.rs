@@ -1,4 +1,4 @@
-//! Plans through which tangents in several directions are carried together.
+//! Recognizes plans through which tangents in several directions are propagated together.
 
 use datafusion_common::Result;
 use datafusion_expr::LogicalPlan;
@@ -6,7 +6,8 @@ use datafusion_expr::LogicalPlan;
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::nodes::{has_subquery, non_query_nodes};
 
-/// Returns whether a plan mixes rows by aggregates alone, so that all rows of a variable may move together, and reads no shared relations.
+/// Returns whether a plan combines rows by aggregations alone, and reads neither subqueries nor shared relations. Then
+/// all rows of a variable may move together.
 #[recursive::recursive]
 pub fn is_plain(plan: &LogicalPlan) -> Result<bool> {
     match plan {

@@ -1,6 +1,7 @@
-//! Shared relations that have got tangents as further columns.
+//! Shared relations with tangents as further columns.
 //!
-//! A plan only scans them, so that they are replaced wherever they are scanned when all have got theirs.
+//! A plan only scans a shared relation. So a relation with tangents is recorded here, and all scans are replaced at the
+//! end, when each relation has all of its tangents.
 
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, Result, plan_err};
@@ -22,7 +23,7 @@ use crate::vocabulary::nodes::{any_node, has_one_row_at_most};
 use crate::vocabulary::source::{Source, sources_of};
 use crate::vocabulary::work_table::source_column;
 
-/// A variable with one cell, which moves wherever it is read.
+/// A variable with one value, which moves wherever it is read.
 #[derive(Debug, Clone)]
 pub struct Cell {
     /// The relation that has it, and its position there.
@@ -36,7 +37,7 @@ pub struct Cell {
 pub struct SharedTangents {
     relations: Vec<WithTangents>,
     given: Vec<GivenTangents>,
-    /// The recursive queries whose derivatives are those of their limits, which have tangents of iterations only.
+    /// The recursive queries that have the derivative of their limit, through which no tangents are propagated.
     fixed_points: FixedPoints,
 }
 
@@ -185,12 +186,12 @@ fn advice(variable: &str) -> String {
 }
 
 impl SharedTangents {
-    /// None, in a session in which these recursive queries have the derivatives of their limits.
+    /// Creates an empty registry for a session in which these recursive queries have the derivative of their limit.
     pub fn beside(fixed_points: FixedPoints) -> Self {
         Self { fixed_points, ..Self::default() }
     }
 
-    /// Refuses to carry tangents through the iterations of a recursive query whose derivative is that of its limit.
+    /// Refuses to propagate tangents through the iterations of a recursive query that has the derivative of its limit.
     pub fn check_unrolled(&self, query: &str, variable: &str) -> Result<()> {
         if self.fixed_points.tolerance(query).is_none() {
             return Ok(());
@@ -206,12 +207,13 @@ impl SharedTangents {
         self.relations.iter().find(|known| Arc::ptr_eq(&known.of, relation))
     }
 
-    /// Notes that a relation has got tangents by a cell.
+    /// Records a relation with its tangents by a variable.
     pub fn add(&mut self, of: Arc<SharedRelation>, by: Cell, relation: SharedRelation, tangents: Tangents) {
         self.relations.push(WithTangents { of, by, relation: Arc::new(relation), tangents });
     }
 
-    /// Notes that rows which are given have got tangents by a cell, at these places by the positions of their columns.
+    /// Records the input rows of an iteration with their tangents by a variable. `places` has the position of the
+    /// tangent of each column.
     pub fn add_given(&mut self, by: Cell, given: Given, places: BTreeMap<usize, usize>) {
         self.given.push(GivenTangents { by, given, places });
     }
@@ -234,7 +236,7 @@ impl SharedTangents {
         SharedRelation::any_node_in(plan, &|node| is_given(node) || is_same(node, &cell.origin))
     }
 
-    /// Returns the relation with all tangents that it has got.
+    /// Returns the relation with all of its tangents.
     pub fn latest(&self, relation: &Arc<SharedRelation>) -> Arc<SharedRelation> {
         let mut latest = Arc::clone(relation);
         while let Some(known) = self.of(&latest) {
@@ -243,8 +245,8 @@ impl SharedTangents {
         latest
     }
 
-    /// Returns the tangents by a cell of these columns of a relation, if it has got some, and the relation that has them: itself, or what
-    /// has come of it.
+    /// Returns the tangents of these columns of a relation by a variable, if there are any, and the relation that has
+    /// them. That is the relation itself, or one with further tangents.
     pub fn by(
         &self,
         relation: &Arc<SharedRelation>,
@@ -275,7 +277,7 @@ impl SharedTangents {
         }
     }
 
-    /// Returns the plan with scans of the relations that have got tangents, so that each is still computed once.
+    /// Replaces the scans of relations by scans of those with tangents. Each relation is still computed once.
     pub fn scanned_in(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if self.relations.is_empty() { Ok(Transformed::no(plan)) } else { self.scanned(plan, &mut Replaced::default()) }
     }
@@ -298,8 +300,8 @@ impl SharedTangents {
     }
 }
 
-/// Returns the scan of a relation with more columns, of the same columns and those added. `name` names those that the relation
-/// had not. Gives the names of all columns too.
+/// Rewrites a scan of a relation to scan the one with tangents: the columns that it scanned, and the `added` ones.
+/// `name` names the columns that the relation did not have. Returns the names of all columns as well.
 pub fn rescan(
     scan: TableScan,
     [before, after]: [&Arc<SharedRelation>; 2],
