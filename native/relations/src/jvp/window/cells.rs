@@ -1,7 +1,7 @@
-//! Which cell of the variable a row has.
+//! Numbers that tell which rows of a window have the same value of the variable, from the same row of its relation.
 //!
-//! The cells are numbered where the variable originates, and the numbers are lifted to the window that asks for them. Where a
-//! group makes the cells of one value one, they are numbered by their value.
+//! The rows of the relation are numbered where the variable originates, and the numbers are pulled up to the window
+//! that needs them. Below a group, which makes one of equal values, they are numbered by value.
 
 use datafusion_common::{Column, Result, ScalarValue};
 use datafusion_expr::expr::{Sort, WindowFunction};

@@ -21,8 +21,8 @@ use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::names::with_columns;
 use functions::{Windows, over_columns, with_windows_over_columns};
 
-/// Carries tangents up a window: the columns of the input keep their tangents. Partitions and order are taken as
-/// constant, as conditions are.
+/// Propagates tangents through window functions. The columns of the input keep their tangents. Partitions and orders
+/// count as constant, like conditions.
 pub fn window(carrier: &mut Propagation, window: Window, requests: &[NodeRequest]) -> Result<Carried> {
     let by_rows = |request: &&(usize, &NodeRequest)| {
         request.1.asked.reading != Perturb::AllRows && matches!(request.1.inputs[0], Variable::Column(_))
@@ -44,7 +44,7 @@ pub fn window(carrier: &mut Propagation, window: Window, requests: &[NodeRequest
     }
 }
 
-/// Returns the functions with all of their rows moving.
+/// Propagates tangents through window functions if all rows of the variable move together.
 ///
 /// ```text
 /// WindowAggr: windowExpr=[[sum(w * x) ORDER BY [id] AS s]]
@@ -107,7 +107,7 @@ fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeReq
     Ok(Carried { plan: with_columns(plan, exprs)?, tangents: all })
 }
 
-/// Carries tangents past window functions: the columns of the input keep theirs, and the functions stay as they are.
+/// Propagates the tangents of the input's columns, and treats the values of window functions as constant.
 fn fixed(carrier: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<Carried> {
     let asked = requests.iter().map(|request| request.of_input(0, windows.passed_on(&request.asked.wanted))).collect();
     let carried = carrier.carry(windows.input, asked)?;

@@ -1,14 +1,14 @@
-//! Window functions by the row's own cell of the variable.
+//! Derivatives of window functions by the row's own value of the variable.
 //!
-//! Relative to the cell of a row, a column has in the rows of its window the tangent
+//! Let the variable move in one row `r` alone. In a row `s` of the window, a column then has the tangent
 //!
 //! ```text
-//! own [if that row has the same cell] + the sum over the windows below of k * d
+//! [s has the same value of the variable as r] * own + the sum over the windows below of k * d
 //! ```
 //!
-//! where `own` is the tangent of the column while the windows below stay as they are, `k` its tangent by such a window alone, and `d`
-//! what that window's own derivative is in the row. Where the window below is over whole partitions of no more keys, it moves in all
-//! rows alike, so that `d` is a factor:
+//! This is the chain rule. `own` is the tangent of the column with the windows below held constant, `k` is its tangent
+//! by such a window alone, and `d` is the derivative of that window. If the window below is over whole partitions by no
+//! more keys, it moves equally in all rows, and `d` is a factor of the sum over the rows:
 //!
 //! ```sql
 //! x - MAX(x) OVER ()                               -- own = 1, k = -1, d = [x is the greatest]
@@ -39,7 +39,7 @@ use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, with_columns};
 
-/// How the derivative of a window function is found.
+/// The way to compute the derivative of a window function.
 enum Way {
     /// As a sum over the row's own cell and the windows below, whose values are these columns.
     Sum(Vec<Column>),
@@ -57,7 +57,7 @@ struct Varying {
     way: Way,
 }
 
-/// What derivatives are computed from.
+/// The inputs of the derivatives.
 struct Found<'f> {
     /// The columns of the node.
     shown: &'f DFSchemaRef,
@@ -88,7 +88,7 @@ struct Passes {
     along: Vec<(Column, Pass)>,
 }
 
-/// What is computed over the input of a window node, each from that before it.
+/// The layers of expressions over the input of a window node. Each reads those before it.
 struct Layers {
     /// The node's own functions, and others over the same rows.
     functions: Vec<Expr>,
@@ -98,8 +98,8 @@ struct Layers {
     derivatives: Vec<Expr>,
 }
 
-/// Returns the window functions over an input by the row's own cell of the variable of a direction. `by_value` says whether the
-/// cells of one value are one.
+/// Propagates tangents through window functions, by the row's own value of the variable of a direction. With
+/// `by_value`, all rows with an equal value move together.
 pub fn by_own_cell(
     carrier: &mut Propagation,
     direction: usize,
@@ -151,7 +151,7 @@ impl Layers {
         Self { functions, ranks: vec![], terms: vec![], sums: vec![], derivatives: vec![] }
     }
 
-    /// Returns the plan with all of it, where so many of the functions are the node's own.
+    /// Adds all layers to a plan. The first `own` functions are those of the node.
     fn over(mut self, mut plan: LogicalPlan, own: usize, names: &mut Names) -> Result<LogicalPlan> {
         self.functions.append(&mut self.ranks);
         let mut read = vec![];
@@ -250,7 +250,8 @@ impl OwnRows<'_, '_> {
         self.direction().needs(plan.schema(), variable, functions.into_iter().flat_map(arguments))
     }
 
-    /// Returns the derivative of a function by the row's own cell, NULL where the function is; nothing if it is zero.
+    /// Returns the derivative of a function by the row's own value, NULL where the function is NULL. Returns `None` if
+    /// it is zero.
     fn derivative(
         &mut self,
         Varying { index, function, way, .. }: &Varying,
@@ -287,7 +288,8 @@ impl OwnRows<'_, '_> {
         Ok(Some(Guarded { tangent: null_with_column(sum, shown, *index)?, inactive }))
     }
 
-    /// Returns how the derivative of a function is found. The plan gets the values of the windows below that this reads.
+    /// Returns the way to compute the derivative of a function. Adds the values of the windows below that it reads to
+    /// the plan.
     fn way(&mut self, plan: &mut LogicalPlan, function: &Expr, call: &WindowFunction) -> Result<Way> {
         let variable = plan.schema().index_of_column(&self.of)?;
         let read = self.read(plan, [function])?;
@@ -330,7 +332,7 @@ impl OwnRows<'_, '_> {
         Ok(Way::Sum(found))
     }
 
-    /// Carries tangents of columns up to a plan, which gets columns for them.
+    /// Propagates tangents of columns up to a plan, which gets columns for them.
     fn pass(&mut self, plan: &mut LogicalPlan, reading: Perturb, wanted: BTreeSet<usize>) -> Result<Pass> {
         let schema = Arc::clone(plan.schema());
         let variable = Variable::Column(schema.index_of_column(&self.of)?);
