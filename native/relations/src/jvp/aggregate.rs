@@ -20,8 +20,8 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::nodes::computed;
 
-/// Carries tangents up an aggregate: a function has its formula; a key that varies without being the variable has the
-/// tangent the group agrees on.
+/// Propagates tangents through an aggregation. The tangent of a function is computed by its formula. A key that varies,
+/// and is not the variable itself, has a tangent if that is the same in all rows of its group.
 ///
 /// ```text
 /// Aggregate: groupBy=[[w]], aggr=[[avg(w * x) AS m]]
@@ -145,7 +145,7 @@ impl Groups<'_> {
     }
 }
 
-/// Returns the aggregate over an input in which all that is volatile in its functions has been drawn.
+/// Moves the volatile parts of an aggregation's functions into a projection below.
 fn drawn_before(aggregate: Aggregate, names: &mut Names) -> Result<Aggregate> {
     if !aggregate.aggr_expr.iter().any(is_volatile) {
         return Ok(aggregate);
@@ -156,11 +156,11 @@ fn drawn_before(aggregate: Aggregate, names: &mut Names) -> Result<Aggregate> {
     Aggregate::try_new(draws.below(input)?, group_expr, aggr_expr)
 }
 
-/// Arguments with so many parts are computed in a projection.
+/// The number of parts from which an argument is computed in a projection below.
 const LARGE: usize = 16;
 
-/// Returns the aggregate over an input that computes the arguments which are linearized in several directions, so that one projection
-/// has all of their derivatives. Those of a function with a FILTER stay, since they may fail on the rows that it leaves out.
+/// Moves arguments that are linearized in several directions into a projection below, which then has all of their
+/// derivatives. The arguments of a function with a FILTER stay, since they may fail in the rows that it leaves out.
 ///
 /// ```text
 /// Aggregate: aggr=[[avg(exp(w * x) + b) AS m]]            Aggregate: aggr=[[avg(∂argument) AS m]]

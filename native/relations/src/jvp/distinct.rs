@@ -11,7 +11,7 @@ use super::propagate::{Carried, NodeRequest, Propagation};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::columns;
 
-/// Carries tangents up a DISTINCT: the rows that are kept keep their tangents.
+/// Propagates tangents through DISTINCT.
 pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[NodeRequest]) -> Result<Carried> {
     match distinct {
         Distinct::All(input) => all(carrier, input, requests),
@@ -19,7 +19,8 @@ pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[NodeR
     }
 }
 
-/// Equal rows are one row, whose tangents are those they agree on. Where they differ there is no derivative: NaN.
+/// Propagates tangents through DISTINCT. Equal rows become one, whose tangent is that of all of them. If their tangents
+/// differ, there is no derivative, and the tangent is NaN.
 ///
 /// ```text
 /// Distinct:
@@ -66,7 +67,7 @@ fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[NodeReque
     Ok(Carried { plan: LogicalPlan::Projection(plan), tangents: agreed })
 }
 
-/// DISTINCT ON keeps a row, and so its tangents.
+/// Propagates tangents through DISTINCT ON: the rows that it keeps also keep their tangents.
 ///
 /// ```text
 /// DistinctOn: on_expr=[[d.g]], select_expr=[[p.w, p.w * d.x AS q]]
@@ -79,7 +80,7 @@ fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[NodeReque
 /// ```
 fn first_of_each(carrier: &mut Propagation, on: DistinctOn, requests: &[NodeRequest]) -> Result<Carried> {
     let DistinctOn { on_expr, select_expr, sort_expr, input, .. } = on;
-    // The order is evaluated for each column that is selected.
+    // DataFusion evaluates the order for each selected column, so its volatile parts are computed below.
     let mut draws = VolatileColumns::new(carrier.names);
     let on_expr = on_expr.into_iter().map(|on| draws.ordering(on)).collect();
     let sort_expr = sort_expr.map(|order| draws.order(order));

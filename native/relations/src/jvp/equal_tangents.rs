@@ -1,4 +1,4 @@
-//! The tangent of a value that the rows of a group have in common.
+//! Tangents of values that are equal in all rows of a group, such as keys.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue};
@@ -11,17 +11,17 @@ use crate::tangents::tangent::{Inactive, Tangent};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
 
-/// The tangents that the rows of a group agree on: the aggregates that tell, behind those that there are, and the columns
-/// computed from them.
+/// The tangents that are equal in all rows of a group. Aggregates of the group, its least and greatest tangent, tell
+/// whether they are, and the tangent is NaN if they differ.
 #[derive(Debug, Default)]
 pub struct EqualTangents {
-    /// The aggregates of the node and those that tell whether its rows agree.
+    /// The aggregates of the node, and after them those that compare tangents.
     pub aggregates: Vec<Expr>,
     /// The tangents over them.
     pub exprs: Vec<Expr>,
 }
 
-/// A tangent in the rows of a group, which is NULL in all of them or in none.
+/// A tangent in the rows of a group. It is NULL in all of them or in none.
 #[derive(Debug)]
 pub struct InRows<'n> {
     /// The tangent.

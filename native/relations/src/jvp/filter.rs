@@ -1,4 +1,4 @@
-//! Nodes that keep rows of their input, or order them, and have its columns: filters, and with them sorts, limits, repartitions and
+//! Nodes that have the columns of their input, and some or all of its rows: filters, sorts, limits, repartitions and
 //! subqueries.
 
 use datafusion_common::Result;
@@ -6,8 +6,8 @@ use datafusion_expr::LogicalPlan;
 
 use super::propagate::{Carried, NodeRequest, Propagation};
 
-/// Carries tangents up a filter, an order or a limit: a row that is kept keeps its tangents. Which rows are kept is
-/// taken as constant.
+/// Propagates tangents through a filter, a sort or a limit. The rows that pass keep their tangents, and the condition
+/// counts as constant.
 pub fn same_columns(carrier: &mut Propagation, plan: &LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
     let asked = requests.iter().map(NodeRequest::passed_on).collect();
     let carried = carrier.carry(plan.inputs()[0].clone(), asked)?;

@@ -1,7 +1,7 @@
-//! Drawing volatile values once, below the functions that read them.
+//! Hoists volatile expressions below the functions that read them.
 //!
-//! The tangent of an aggregate or window function is computed over the same rows in the same order, so that it has the same
-//! conditions, orders and other arguments. What of these is volatile must not be drawn again:
+//! The tangent of an aggregate or window function is computed over the same rows in the same order, so it has the same
+//! conditions, orders and other arguments. The volatile ones among them must not be evaluated a second time:
 //!
 //! ```text
 //! Aggregate: aggr=[[sum(w * x) FILTER (WHERE random() < 0.5)]]
@@ -25,21 +25,22 @@ use xql_autodiff::vocabulary::columns::{is_volatile, subquery_of};
 
 use crate::vocabulary::names::{Names, columns};
 
-/// What is volatile in the functions of a node, to be computed below it.
+/// The volatile parts of the functions of a node, which are computed below it.
 pub struct VolatileColumns<'n> {
     names: &'n mut Names,
     drawn: Vec<Expr>,
-    /// What orders and partitions the rows, for which one draw serves all functions of a node, with its column.
+    /// The expressions that order and partition the rows, each with its column. All functions of the node read the same
+    /// one.
     ordering: Vec<(Expr, Expr)>,
 }
 
 impl<'n> VolatileColumns<'n> {
-    /// Nothing so far.
+    /// Creates an empty list.
     pub fn new(names: &'n mut Names) -> Self {
         Self { names, drawn: vec![], ordering: vec![] }
     }
 
-    /// Returns an aggregate or window function of the node, under the name that it has.
+    /// Rewrites an aggregate or window function of the node, and keeps its name.
     pub fn function(&mut self, function: Expr) -> Result<Expr> {
         if !is_volatile(&function) {
             return Ok(function);
@@ -65,12 +66,13 @@ impl<'n> VolatileColumns<'n> {
         Ok(once.alias(name))
     }
 
-    /// Returns what orders the rows of the node.
+    /// Rewrites the order of the rows.
     pub fn order(&mut self, order: Vec<Sort>) -> Vec<Sort> {
         order.into_iter().map(|sort| Sort { expr: self.ordering(sort.expr), ..sort }).collect()
     }
 
-    /// Returns what orders or partitions the rows. DataFusion sorts once for all functions whose orders are equal expressions.
+    /// Rewrites an expression that orders or partitions the rows. DataFusion sorts once for all functions with equal
+    /// orders.
     pub fn ordering(&mut self, expr: Expr) -> Expr {
         if !is_volatile(&expr) {
             return expr;
@@ -87,7 +89,7 @@ impl<'n> VolatileColumns<'n> {
         if is_volatile(&condition) { self.draw(condition) } else { condition }
     }
 
-    /// Of an argument, which may vary, only what draws is computed below.
+    /// Rewrites arguments. They may vary, so only their volatile parts are computed below.
     fn arguments(&mut self, arguments: Vec<Expr>) -> Result<Vec<Expr>> {
         let drawn = arguments.into_iter().map(|argument| {
             let drawn = argument.transform_down(|part| {
@@ -110,7 +112,7 @@ impl<'n> VolatileColumns<'n> {
         Expr::Column(datafusion_common::Column::new_unqualified(name))
     }
 
-    /// Returns the input of the node with what has been drawn behind its columns.
+    /// Adds the volatile parts to the input of the node, after its columns.
     pub fn below(self, input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
         if self.drawn.is_empty() {
             return Ok(input);

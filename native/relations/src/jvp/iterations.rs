@@ -1,4 +1,4 @@
-//! The iterations of a recursive query that a gradient by row passes through, and what goes back through them.
+//! Forward over reverse: tangents of the iterations of a recursive query, and of their adjoint.
 
 use arrow::datatypes::{DataType, Field};
 use datafusion_common::{Column, Result, ScalarValue, internal_err, plan_err};
@@ -14,9 +14,9 @@ use crate::shared_relation::Iterations;
 use crate::tangents::tangent::{Linearized, Tangents};
 use crate::vocabulary::names::columns;
 
-/// Carries tangents up what gradients by row read of iterations, which is differentiated by one cell. The rows that an
-/// iteration is given get tangents as further columns, and so do the cotangents that are carried back, whose sums have
-/// the sums of the tangents:
+/// Propagates tangents through the iterations that a gradient by row reads, by a variable with one value. The rows
+/// before an iteration get tangents as further columns. So do the cotangents of the adjoint, and the tangent of a sum
+/// of cotangents is the sum of their tangents:
 ///
 /// ```text
 /// Iterations: r                              Iterations: r
@@ -46,7 +46,7 @@ pub fn iterations(carrier: &mut Propagation, plan: LogicalPlan, requests: &[Node
     Ok(Carried { plan, tangents: all })
 }
 
-/// Returns what is asked of an input if these columns may vary with the cell, wherever it is read.
+/// Returns a request for the tangents of these columns, by a variable that moves wherever it is read.
 fn everywhere(columns: impl IntoIterator<Item = usize>) -> TangentRequest {
     TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted: columns.into_iter().collect() }
 }

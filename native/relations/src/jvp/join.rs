@@ -7,7 +7,8 @@ use super::direction::{Direction, Variable};
 use super::propagate::{Carried, NodeRequest, Perturb, Propagation, TangentRequest};
 use crate::vocabulary::decorrelated::decorrelated;
 
-/// Tangents pass a join as its columns do, so they are NULL on rows that an outer join extends.
+/// Propagates tangents through a join. A tangent passes the join like its column, and is NULL in rows that an outer
+/// join extends.
 ///
 /// ```text
 /// Left Join:  Filter: m.id = n.i
@@ -24,7 +25,7 @@ use crate::vocabulary::decorrelated::decorrelated;
 /// ```
 pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> Result<Carried> {
     let width = join.left.schema().fields().len();
-    // Those that only test the left side have no columns of it.
+    // Semi and anti joins have the columns of one side only.
     let shift = match join.join_type {
         JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => 0,
         JoinType::Inner
@@ -58,8 +59,8 @@ pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> 
     Ok(Carried { plan, tangents })
 }
 
-/// Refuses a correlated subquery that varies with the rows of a variable beside it: it is no other reference to them, as
-/// the right side of a join is that the user wrote.
+/// Refuses a decorrelated subquery that varies with the variable of the left side. The right side of a join that the
+/// user wrote is another reference to the relation, and does not move with the left side, but a subquery does.
 fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked: &[TangentRequest]) -> Result<()> {
     for (number, asked) in asked.iter().enumerate() {
         if !asked.wanted.is_empty() && varies(carrier, number, subquery, asked)? {
@@ -73,8 +74,8 @@ fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked
     Ok(())
 }
 
-/// Returns whether columns of a subquery vary with the cells of a variable, wherever it reads them. What cannot be followed counts as
-/// varying.
+/// Returns whether columns of a subquery vary with a variable, wherever it reads that. A subquery whose tangents would
+/// be refused counts as varying.
 fn varies(carrier: &mut Propagation, number: usize, subquery: &SubqueryAlias, asked: &TangentRequest) -> Result<bool> {
     let direction = carrier.directions[number].clone();
     for cell in &direction.origins {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::expressions::Expressions;
 use super::propagate::{Carried, NodeRequest, Propagation};
 
-/// Carries tangents up a projection: what an expression computes has a tangent, which is one more expression.
+/// Propagates tangents through a projection. The tangent of an expression is a further expression.
 ///
 /// ```text
 /// Projection: p.w, p.b, p.w * d.x + p.b AS q

@@ -17,8 +17,8 @@ use crate::vocabulary::origin::in_work_table;
 /// A column, in a direction.
 type InDirection = (usize, usize);
 
-/// Carries tangents up a recursive query. A variable that every iteration passes on unchanged is followed through all
-/// of them: the columns that vary with it carry their tangents in columns of the recursive query.
+/// Propagates tangents through a recursive query, by a variable that every iteration passes on unchanged. The tangents
+/// of the columns that vary with it become further columns of the recursive query.
 ///
 /// ```text
 /// RecursiveQuery: is_distinct=false
@@ -50,7 +50,9 @@ pub fn recursive_query(carrier: &mut Propagation, query: RecursiveQuery, request
         return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query), requests.len()));
     }
     let mut varying = BTreeMap::new();
-    // Which columns vary, and which the recursive term reads to compute their tangents, grows until it is consistent.
+    // The work table has tangents of the columns that vary, and a column may vary because of another tangent in the
+    // work table. So both terms are differentiated again until no further column varies and no further tangent is
+    // wanted.
     loop {
         let names = carrier.names.clone();
         let (start, step, recursion) = terms(carrier, &query, requests, &wanted, &varying)?;
@@ -110,8 +112,8 @@ fn passed_on(query: &RecursiveQuery, directions: &[Direction], requests: &[NodeR
     Ok(passed_on)
 }
 
-/// Returns the terms with tangents of the wanted columns, where the work table has those of the varying ones, and what the recursive
-/// term has asked of it.
+/// Propagates tangents of the wanted columns through both terms, with tangents of the varying columns in the work
+/// table. Also returns the columns whose tangents the recursive term has requested.
 fn terms(
     carrier: &mut Propagation,
     query: &RecursiveQuery,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::propagate::{Carried, NodeRequest, Propagation};
 
-/// Tangents go by the new name of their relation, as its columns do.
+/// Propagates tangents through an alias. Like the columns, they are qualified by it.
 pub fn subquery_alias(carrier: &mut Propagation, alias: SubqueryAlias, requests: &[NodeRequest]) -> Result<Carried> {
     let asked = requests.iter().map(NodeRequest::passed_on).collect();
     let carried = carrier.carry(Arc::unwrap_or_clone(alias.input), asked)?;

@@ -17,8 +17,8 @@ use crate::version::table_scan as table_scan_of;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::work_table::source_column;
 
-/// Carries tangents up a scan: a table is where variables originate, so its columns do not vary, except for those of a
-/// work table and of a shared relation.
+/// Propagates tangents through a scan. Variables originate in tables, so the other columns of a table do not vary.
+/// Columns of work tables and of shared relations may.
 pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[NodeRequest]) -> Result<Carried> {
     if let Some(relation) = SharedRelation::scanned(&scan) {
         for recursion in &carrier.recursions {
@@ -38,7 +38,7 @@ pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[NodeRe
     }
 }
 
-/// Returns the columns of a work table that vary have tangents there.
+/// Propagates tangents through the scan of a work table, which has the tangents of the columns that vary.
 fn work_table(
     recursion: &mut Recursion,
     directions: &[Direction],
@@ -51,7 +51,7 @@ fn work_table(
         let mut tangents = Tangents::default();
         let is_variable = match (asked.variable, recursion.variables[direction]) {
             (Variable::Column(here), Variable::Column(there)) => source_column(&scan, here) == there,
-            // What a gradient by row has computed moves with the cell, wherever that is.
+            // The gradients by row in the work table move with the variable, wherever it is.
             (Variable::Outer, Variable::Outer) => directions[direction].cell.is_some(),
             _ => false,
         };
@@ -93,8 +93,8 @@ fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[Nod
     Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
 }
 
-/// Carries tangents up a shared relation: what a gradient by row reads is computed once, by relations that the plan
-/// only scans. Where it varies with a variable of one cell, they get tangents as further columns:
+/// Propagates tangents through the scan of a shared relation, which a gradient by row reads. If the relation varies
+/// with a variable that has one value, it gets tangents as further columns:
 ///
 /// ```text
 /// TableScan: ∂groups projection=[∂sum]     ->     TableScan: ∂groups projection=[∂sum, ∂sum/∂e]

@@ -19,7 +19,7 @@ struct Added {
     inactive: Option<String>,
 }
 
-/// Carries tangents up a union: a column has a tangent column if it varies in one of the inputs.
+/// Propagates tangents through a union. A column has a tangent if it varies in one of the inputs.
 ///
 /// ```text
 /// Union

@@ -8,8 +8,8 @@ use super::propagate::{Carried, NodeRequest, Propagation};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::origin::is_unnested;
 
-/// Carries tangents up an unnest: columns beside an unnested one keep their tangents. Elements of lists and structs
-/// have none.
+/// Propagates tangents through UNNEST. The elements of lists and structs have no tangents, and the other columns keep
+/// theirs.
 ///
 /// ```text
 /// Unnest: lists[v] structs[]
