@@ -1,4 +1,4 @@
-//! Calls in the branches of a union, as calls in one node.
+//! Merges the branches of a union into one node, for one sweep over all of their calls.
 
 use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Column, JoinType, NullEquality, Result, TableReference};
@@ -14,8 +14,8 @@ use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::nodes::any_node_behind;
 use crate::vocabulary::operators::{Recognize, is_call};
 
-/// Returns a union of rows of tables with derivatives by them, as one projection over all rows, so that the derivatives are one sweep.
-/// Once the calls are replaced, it is a union again: `crate::disjoint`.
+/// Rewrites a union of rows of tables, with derivatives by these rows, as one projection over a full join. Its
+/// derivatives are one sweep. Once the calls are rewritten, `crate::disjoint` turns the join into a union again.
 ///
 /// ```sql
 /// SELECT 'w' AS name, grad((SELECT l FROM loss), val) AS d FROM w UNION ALL SELECT 'v', grad((SELECT l FROM loss), val) FROM v
@@ -30,7 +30,8 @@ use crate::vocabulary::operators::{Recognize, is_call};
 ///       TableScan: v
 /// ```
 ///
-/// None if there are no two such branches, or if the rows of two branches are of one table, which would then be read twice in one query.
+/// Returns `None` if there are no two such branches, or if two branches read the same table, which would then be read
+/// twice in one query.
 ///
 /// # Errors
 /// If a plan cannot be gone through.
@@ -64,7 +65,8 @@ pub fn in_one_node(union: &Union, recognize: Recognize, names: &mut Names) -> Re
     Ok(Some(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?)))
 }
 
-/// Finds the projections that the branches of a union are, `a UNION ALL b UNION ALL c` being a union of a union. False if one is none.
+/// Collects the branches of a union and of unions in it, as in `a UNION ALL b UNION ALL c`. Returns false if a branch
+/// is no projection.
 fn find_branches<'u>(union: &'u Union, found: &mut Vec<&'u Projection>) -> bool {
     union.inputs.iter().all(|input| match input.as_ref() {
         LogicalPlan::Projection(projection) => {
@@ -87,8 +89,8 @@ fn has_by_row(expr: &Expr, recognize: Recognize) -> bool {
     found.unwrap_or(false)
 }
 
-/// Returns whether no branch has a value of another type than the others, or one that is drawn or is of the query around. Columns
-/// beside others may be NULL, and say nothing beside their type.
+/// Returns whether the columns of the branches can be columns of one node. They have the types of the union, are
+/// nullable or literals, have no metadata, and read no volatile functions and outer columns.
 fn are_of_one_type(union: &Union, branches: &[&Projection]) -> Result<bool> {
     for branch in branches {
         for (expr, field) in branch.expr.iter().zip(union.schema.fields()) {
@@ -103,7 +105,7 @@ fn are_of_one_type(union: &Union, branches: &[&Projection]) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns whether the rows of each branch are of tables of which those of no other are, and have names of their own.
+/// Returns whether no two branches read the same table or have a column of the same name.
 fn have_tables_of_their_own(branches: &[&Projection]) -> Result<bool> {
     let mut tables: HashSet<TableReference> = HashSet::new();
     let mut names = HashSet::new();

@@ -12,7 +12,7 @@ use super::tangent_cache::Inputs;
 /// A call whose variables are columns of the inputs, or of an outer query.
 #[derive(Debug)]
 pub struct Call<'c> {
-    /// What it says.
+    /// The parsed call.
     pub derivative: DirectionalDerivative<'c>,
     /// The variables, in the order of its terms.
     pub variables: Vec<Resolved>,
@@ -21,8 +21,8 @@ pub struct Call<'c> {
 }
 
 impl<'c> Call<'c> {
-    /// Reads a call; nothing if arguments are missing or a variable is no column that can be one, of which `simplify` says what is
-    /// wrong.
+    /// Parses a call and resolves its variables. Returns `None` if arguments are missing or an argument cannot be a
+    /// variable, which `simplify` reports.
     pub fn of(call: &'c Expr, jvp: &'c Arc<ScalarUDF>, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
         let Some(derivative) = DirectionalDerivative::parse(call) else { return Ok(None) };
         let variables = derivative.terms.iter().map(|term| Resolved::of(term.variable, call, inputs, context));
@@ -30,7 +30,7 @@ impl<'c> Call<'c> {
         Ok(variables.map(|variables| Self { derivative, variables, jvp }))
     }
 
-    /// Returns what is differentiated.
+    /// Returns the expression to differentiate.
     pub fn function(&self) -> &'c Expr {
         self.derivative.function
     }

@@ -1,4 +1,4 @@
-//! Derivatives by row that a condition and the node above it have in common, computed once.
+//! Computes derivatives by row once that occur in a condition and in the projection above it.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, ScalarValue};
@@ -12,7 +12,7 @@ use super::conditions::conditions_apart;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
 
-/// Returns a projection over a condition, with the calls that both have as columns below them.
+/// Moves the calls that a projection and the condition below it share into a projection below both.
 ///
 /// ```text
 /// Projection: h.k, grad(h.val, w.val)                 Projection: h.k, ∂derivative
@@ -22,7 +22,8 @@ use crate::vocabulary::operators::{Recognize, has_call, is_call};
 ///                                                             Cross Join:
 /// ```
 ///
-/// `nonzero` gets the names of the columns that the condition asks to differ from 0: rows in which they are 0 need not be there.
+/// `nonzero` gets the names of the columns that the condition compares with 0 by `<>`. Rows in which they are 0 may be
+/// missing.
 pub fn calls_in_common(
     plan: LogicalPlan,
     recognize: Recognize,

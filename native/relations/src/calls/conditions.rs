@@ -1,4 +1,4 @@
-//! Calls in the conditions of joins that read the rows of their variables.
+//! Moves calls out of the conditions of joins.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, JoinType, Result};
@@ -20,8 +20,9 @@ struct Sides {
     calls: [Vec<Expr>; 2],
 }
 
-/// Returns a join whose condition has calls with subqueries, with each as a column of the side whose columns it reads. A part of the
-/// condition of an inner join whose calls read both sides is asked of its rows. Others stay, and are refused.
+/// Moves calls with subqueries out of the condition of a join: each becomes a column of the side whose columns it
+/// reads. If a call reads both sides of an inner join, its part of the condition becomes a filter above the join. Other
+/// calls stay, and are refused.
 ///
 /// ```text
 /// Inner Join: Filter: grad((SELECT ...), a.val) > b.val         Inner Join: Filter: ∂condition > b.val

@@ -1,4 +1,4 @@
-//! What a call is looked at with.
+//! The state of the rewriter.
 
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::vjp::Sweeping;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Recognize;
 
-/// What the nodes of a plan have in common, and what is around the one that is being looked at. Its fields are many because one pass
-/// replaces all calls.
+/// The state that the nodes of a plan share, and the queries around the current node. It has many fields because one
+/// pass rewrites all calls.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Tells the operators among the functions of the session.
+    /// Recognizes the operators among the functions of the session.
     pub recognize: Recognize,
-    /// How gradients by row are swept.
+    /// The options of sweeps.
     pub sweeping: Sweeping,
     /// Whether branches of a union with derivatives are one node. It is apart again where relations are shared alone.
     pub joins_branches: bool,
@@ -26,17 +26,17 @@ pub struct Context {
     pub zeros: Zeros,
     /// Names that no column of the plan has.
     pub names: Names,
-    /// The shared relations that have got tangents.
+    /// The shared relations with tangents.
     pub subplan_tangents: SharedTangents,
     /// The queries that gradients by row have gone through.
     pub swept: Vec<SweptQuery>,
-    /// The CTEs and views that several places read, each with what is without calls.
+    /// The CTEs and views that several places read, each with its rewritten relation.
     pub common: Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>,
-    /// The queries that have been read, without calls.
+    /// The queries that have been rewritten.
     pub copies: QueryCopies,
-    /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
+    /// The inputs of the nodes whose subqueries are being rewritten, the innermost last.
     pub outer: Vec<Vec<Arc<LogicalPlan>>>,
-    /// The recursive queries whose recursive terms are being looked into, the innermost last.
+    /// The recursive queries whose recursive terms are being rewritten, the innermost last.
     pub iterated: Vec<LogicalPlan>,
 }
 

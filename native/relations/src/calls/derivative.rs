@@ -1,4 +1,4 @@
-//! A call of an operator, and the sum of `jvp` that stands for it.
+//! A call of an operator, and the sum of `jvp` that replaces it.
 
 use datafusion_common::{Column, DFSchema, Result, internal_err};
 use datafusion_expr::expr::ScalarFunction;
@@ -15,7 +15,7 @@ use crate::vocabulary::expressions::unaliased;
 /// The columns that vary with one variable, with their tangents.
 pub type TangentsOf = Vec<(Column, Tangent)>;
 
-/// What a call says: the derivative of a function as a sum over variables.
+/// A parsed call: the derivative of a function as a sum over variables.
 ///
 /// ```sql
 /// grad(f, x)                  -- the partial derivative by x
@@ -26,15 +26,15 @@ pub type TangentsOf = Vec<(Column, Tangent)>;
 pub struct DirectionalDerivative<'c> {
     /// The call itself.
     pub call: &'c Expr,
-    /// What it makes of the function.
+    /// The operator.
     pub transform: Transform,
-    /// What is differentiated.
+    /// The expression to differentiate.
     pub function: &'c Expr,
-    /// What is summed up.
+    /// The terms of the sum.
     pub terms: Vec<Term<'c>>,
 }
 
-/// A partial derivative, times what it is seeded with.
+/// A partial derivative times its seed.
 #[derive(Debug)]
 pub struct Term<'c> {
     /// The column to differentiate by.
@@ -44,7 +44,7 @@ pub struct Term<'c> {
 }
 
 impl<'c> DirectionalDerivative<'c> {
-    /// Reads a call; nothing if arguments are missing, which `simplify` says.
+    /// Parses a call. Returns `None` if arguments are missing, which `simplify` reports.
     pub fn parse(call: &'c Expr) -> Option<Self> {
         let Expr::ScalarFunction(ScalarFunction { func, args }) = call else { return None };
         let transform = Transform::from_key(func.name())?;
@@ -54,18 +54,18 @@ impl<'c> DirectionalDerivative<'c> {
         (!terms.is_empty()).then_some(Self { call, transform, function, terms })
     }
 
-    /// Returns whether its seeds are tangents, along which all rows move.
+    /// Returns whether the seeds are tangents, along which all rows move, as for `jvp`.
     pub fn is_along_tangents(&self) -> bool {
         self.transform == Transform::Jvp
     }
 
-    /// Returns whether the node of the call says all of it, and no column looks as if it were computed, which it has turned
-    /// out not to be.
+    /// Returns whether `simplify` can expand the call by its node alone: no column has a tangent, and all columns are
+    /// qualified, so that none looks like a computed one.
     pub fn is_local(&self, tangents: &[TangentsOf]) -> bool {
         tangents.iter().all(Vec::is_empty) && columns_read(self.function).iter().all(|column| column.relation.is_some())
     }
 
-    /// Returns what `jvp` is called with for each term: `function, variable, 1, column, tangent, ...`.
+    /// Returns the arguments of `jvp` for each term: `function, variable, 1, column, tangent, ...`.
     pub fn arguments(&self, tangents: &[TangentsOf]) -> Result<Vec<Vec<Expr>>> {
         let mut calls = vec![];
         for (term, tangents) in self.terms.iter().zip(tangents) {
@@ -79,8 +79,8 @@ impl<'c> DirectionalDerivative<'c> {
         Ok(calls)
     }
 
-    /// Returns the sum of `seed * jvp(arguments)` over the terms, for inputs of this schema, and of `jvp` along the tangents of
-    /// columns that have the seeds in them.
+    /// Emits the sum of `seed * jvp(arguments)` over the terms, for inputs of this schema, plus the `jvp` along the
+    /// columns whose tangents are along the seeds already.
     pub fn emit(
         &self,
         arguments: Vec<Vec<Expr>>,
@@ -104,7 +104,7 @@ impl<'c> DirectionalDerivative<'c> {
             let arguments = vec![self.function.clone(), Expr::Column(column), factor(&tangent)?];
             terms.push(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments)));
         }
-        // The one may be REAL where the other is DOUBLE, and types have been coerced before.
+        // Terms may be REAL and DOUBLE. Types have been coerced before, so the sum needs its casts here.
         let mut sum: Option<Expr> = None;
         for term in terms {
             let term = term.cast_to(&result, schema)?;

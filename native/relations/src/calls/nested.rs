@@ -1,4 +1,4 @@
-//! Derivatives of derivatives.
+//! Detects derivatives of derivatives.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -16,7 +16,8 @@ pub fn has_calls_of_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bo
     Ok(found)
 }
 
-/// Returns whether a plan, a subquery or a shared relation in it has calls. Notes whether one of them is above another.
+/// Returns whether a plan, a subquery or a shared relation in it has calls. Records whether one of them is above
+/// another.
 #[recursive::recursive]
 fn has_calls_in(
     plan: &LogicalPlan,

@@ -1,4 +1,4 @@
-//! Correlated subqueries of calls, put beside the rows of the node as columns.
+//! Decorrelates the subqueries of calls: they become columns of the node's input.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -17,11 +17,12 @@ use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::operators::{Recognize, is_call};
 use crate::vocabulary::source::origins_of;
 
-/// DataFusion numbers the names of subqueries that it takes apart from 1, in the same plan too.
+/// The first number of the names that decorrelation gives here. DataFusion later numbers its own from 1, in the same
+/// plan.
 const FIRST_NUMBER: usize = 1_000_000;
 
-/// Returns a node with its correlated scalar subqueries as joins below it, if one of them may vary with a variable of a call that reads
-/// it. What DataFusion cannot take apart stays.
+/// Decorrelates the scalar subqueries of a node, if one of them may vary with a variable of a call that reads it. A
+/// subquery that DataFusion cannot decorrelate stays.
 pub fn subqueries_beside(plan: LogicalPlan, recognize: Recognize) -> Result<Transformed<LogicalPlan>> {
     let is_taken = matches!(plan, LogicalPlan::Projection(_) | LogicalPlan::Filter(_));
     if !is_taken || !may_vary(&plan, recognize)? {
@@ -31,7 +32,7 @@ pub fn subqueries_beside(plan: LogicalPlan, recognize: Recognize) -> Result<Tran
     context.alias_generator().update_min_id(FIRST_NUMBER);
     let rule = ScalarSubqueryToJoin::new();
     let beside = rule.rewrite(plan, &context)?;
-    // Those in them are taken apart as well.
+    // Decorrelates nested subqueries as well.
     beside.transform_data(|plan| {
         plan.transform_down(|node| match node {
             LogicalPlan::Join(join) if decorrelated(&join).is_some() => {

@@ -1,4 +1,4 @@
-//! The queries that a statement reads in several places, without their calls in all of them alike.
+//! The rewritten queries of a statement, which make all copies of a query alike.
 
 use datafusion_common::Result;
 use datafusion_expr::LogicalPlan;
@@ -6,8 +6,9 @@ use datafusion_expr::LogicalPlan;
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::nodes::any_node;
 
-/// CTEs and views, each as it is written and as it is without calls. What is added there is named anew wherever it is added: copies without
-/// calls would be one query no longer, and what is computed from one of them constant where another one moves.
+/// CTEs and views, each as written and as rewritten. Columns get new names wherever they are added. So copies that were
+/// rewritten one by one would be different queries, and a column from one copy would count as constant while the other
+/// moves.
 ///
 /// ```sql
 /// WITH p AS (SELECT grad((SELECT SUM(x * x) FROM t), x) AS w FROM t)
@@ -23,7 +24,7 @@ struct QueryCopy {
 }
 
 impl QueryCopies {
-    /// Returns a query without calls, if a copy of it is there already.
+    /// Returns the rewritten query, if a copy of it has been rewritten.
     pub fn without_calls(&self, query: &LogicalPlan) -> Option<&LogicalPlan> {
         self.0.iter().find(|known| is_same(&known.written, query)).map(|known| &known.without_calls)
     }
@@ -33,12 +34,13 @@ impl QueryCopies {
         self.0.len()
     }
 
-    /// Forgets all but the first ones: queries of a recursive term may read its rows, which other recursive queries of its name have not.
+    /// Forgets all but the first `count` queries. Queries of a recursive term may read its work table, which another
+    /// recursive query of the same name does not have.
     pub fn keep(&mut self, count: usize) {
         self.0.truncate(count);
     }
 
-    /// Notes what a query is without calls, unless it reads columns of outer queries, which are others in other places.
+    /// Records a rewritten query, unless it reads outer columns, which differ between places.
     pub fn add(&mut self, written: LogicalPlan, without_calls: LogicalPlan) -> Result<()> {
         let reads_outer = |node: &LogicalPlan| Ok(node.expressions().iter().any(|expr| expr.contains_outer()));
         if !any_node(&written, reads_outer)? {

@@ -1,4 +1,4 @@
-//! The column that a call names as a variable.
+//! Resolves the variables of calls to columns.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, Result, plan_datafusion_err, plan_err};
@@ -12,18 +12,18 @@ use super::context::Context;
 use super::tangent_cache::{Inputs, find};
 use crate::vocabulary::origin::in_work_table;
 
-/// A variable, as it is called in the inputs that have it.
+/// A resolved variable.
 #[derive(Debug)]
 pub struct Resolved {
     /// As the input calls it.
     pub column: Column,
     /// As the call names it.
     pub named: Column,
-    /// What has it.
+    /// The input that has it.
     pub owner: Owner,
 }
 
-/// What has a variable among its columns.
+/// The input that has a variable among its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// The input of this number.
@@ -33,7 +33,7 @@ pub enum Owner {
 }
 
 impl Resolved {
-    /// Finds a variable; nothing if it is no column that can be one, of which `simplify` says what is wrong.
+    /// Resolves a variable. Returns `None` if the expression cannot be a variable, which `simplify` reports.
     pub fn of(variable: &Expr, call: &Expr, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
         let Context { outer, iterated, .. } = context;
         if !variable.get_type(&inputs.schema()).is_ok_and(|data_type| is_float(&data_type)) {
@@ -72,8 +72,8 @@ impl Resolved {
     }
 }
 
-/// Refuses a variable that is a whole number, or a decimal, because it is one in the first rows of a recursive query.
-/// Converted where it is read it would still be rounded in each step.
+/// Refuses a variable that is an integer or a decimal because it is one in the first rows of a recursive query. A cast
+/// where it is read would not help, since each step would still round it.
 fn check_first_rows(variable: &Expr, call: &Expr, inputs: &Inputs, iterated: &[LogicalPlan]) -> Result<()> {
     let Expr::Column(named) = variable else { return Ok(()) };
     let Some((input, column)) = inputs.find(named) else { return Ok(()) };
@@ -95,7 +95,7 @@ fn check_first_rows(variable: &Expr, call: &Expr, inputs: &Inputs, iterated: &[L
     Ok(())
 }
 
-/// Returns what to write for a column of the first rows that is of this type. To other engines 0.0 is a decimal.
+/// Returns advice for a column of this type in the first rows. Some engines take `0.0` for a decimal.
 pub fn make_it_a_double(column: &str, data_type: &DataType) -> String {
     match data_type.is_integer() {
         true => format!(

@@ -1,4 +1,4 @@
-//! What stands for a call.
+//! Rewrites one call, over inputs that have its tangents.
 
 use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Column, Result, plan_err};
@@ -18,7 +18,8 @@ use super::tangent_cache::{By, Inputs};
 use crate::jvp::Perturb;
 use crate::vocabulary::source::beside;
 
-/// Returns what stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
+/// Rewrites a call. Returns `None` if the call stays: `simplify` expands it by its node alone, or reports what is wrong
+/// with it.
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: &mut Context) -> Result<Option<Expr>> {
     let Some(call) = Call::of(call, jvp, inputs, context)? else { return Ok(None) };
     let entered = inputs.plans.clone();
@@ -42,22 +43,22 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
     }
     let emitted = call.derivative.emit(arguments, along.unwrap_or_default(), jvp, &inputs.schema())?;
     match call.derivative.terms.first() {
-        // By a cell that is NULL there is no derivative, whether it is read or not.
+        // There is no derivative by a value that is NULL, whether it is read or not.
         Some(term) if by_row => null_with(term.variable, emitted).map(Some),
         _ => Ok(Some(emitted)),
     }
 }
 
-/// The columns other than the variables that vary with them.
+/// The columns that vary with the variables, other than the variables themselves.
 #[derive(Default)]
 struct Varying {
     /// For each variable, with their tangents.
     tangents: Vec<TangentsOf>,
-    /// Those whose tangents have the seeds in them.
+    /// The columns whose tangents are along the seeds already.
     moved: TangentsOf,
 }
 
-/// Carries the tangents that a call needs up to the inputs.
+/// Propagates the tangents that a call needs to the inputs.
 fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Varying> {
     let is_along = call.derivative.is_along_tangents();
     let reading = if is_along { Perturb::AllRows } else { Perturb::OwnRow { by_value: false } };
@@ -68,7 +69,7 @@ fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Vary
             Owner::Input(input) => input,
             Owner::OuterQuery { query, input } => {
                 check_outer(call, query, by(Some(input), &variable.column), context)?;
-                // Columns of this query must not be computed from it either, which the carrier finds out.
+                // Columns of this query must not be computed from it either, which the propagation checks.
                 varying.tangents.push(inputs.tangents(call.function(), by(None, &variable.named), context)?);
                 continue;
             }
@@ -76,7 +77,7 @@ fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Vary
         let found = inputs.tangents(call.function(), by(Some(input), &variable.column), context)?;
         let seed = seed.filter(|seed| is_along && !columns_read(seed).is_empty());
         match seed {
-            // Other rows may move along other directions.
+            // Each row moves along its own seed, so the seed must be propagated with the tangents.
             Some(seed) if !found.is_empty() && rows_mix(&inputs.plans[input])? => {
                 let along = beside(seed, &variable.column, &inputs.plans[input])?;
                 let by = By { along: Some(&along), ..by(Some(input), &variable.column) };
@@ -89,7 +90,7 @@ fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Vary
     Ok(varying)
 }
 
-/// Returns the error if what a call reads of the query around it varies with a variable there.
+/// Refuses a call that reads columns of the outer query which vary with its variable.
 fn check_outer(call: &Call, query: usize, by: By, context: &mut Context) -> Result<()> {
     let mut outer = Inputs::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
     if outer.tangents(call.function(), by, context)?.is_empty() {
@@ -116,8 +117,8 @@ fn of_inputs<'c>(call: &'c Call) -> impl Iterator<Item = (usize, usize, &'c Colu
     })
 }
 
-/// Adds the subqueries of the function that read the relation of a variable, with their derivatives by the row's own cell. Says
-/// whether there are any.
+/// Adds the subqueries of the function that read the relation of a variable, with their derivatives by the row's own
+/// value. Returns whether there are any.
 fn sweep(call: &Call, varying: &mut Varying, inputs: &mut Inputs, context: &mut Context) -> Result<bool> {
     let mut by_row = false;
     if call.derivative.is_along_tangents() {
@@ -136,14 +137,14 @@ fn sweep(call: &Call, varying: &mut Varying, inputs: &mut Inputs, context: &mut 
     Ok(by_row)
 }
 
-/// Returns whether the queries in FROM that a function reads vary with the variables of a call. Each is another reference to the relation:
-/// where the function depends on one of the variables itself, these are meant.
+/// Returns whether the queries in FROM that a function reads vary with the variables of a call. They are other
+/// references to the relation. If the function depends on a variable itself, the derivative is by that reference alone.
 fn reads_items(call: &Call, varying: &Varying) -> bool {
     let varies = varying.tangents.iter().any(|tangents| !tangents.is_empty()) || !varying.moved.is_empty();
     !varies && call.terms().all(|(variable, _)| !call.function().column_refs().contains(&variable.column))
 }
 
-/// The subqueries of a function that vary along the tangents by which the cells of the variables move.
+/// The subqueries of a function that vary along the tangents of the variables.
 #[derive(Default)]
 struct Along {
     /// With their derivatives.

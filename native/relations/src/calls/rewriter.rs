@@ -1,4 +1,4 @@
-//! Replacing the calls of a plan, node by node.
+//! The traversal that rewrites the calls of a plan, node by node.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchemaRef, Result};
@@ -31,15 +31,15 @@ use crate::vocabulary::nodes::{
 };
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
 
-/// Replaces the calls in a plan, those of inner queries first.
+/// Rewrites the calls in a plan, those of inner queries first.
 #[derive(Debug)]
 pub struct Differentiation {
     context: Context,
 }
 
 impl Differentiation {
-    /// Of a plan, among the names of which those of added columns have to be new. `contracts` says whether sums of products are computed
-    /// apart from what reads them, and `shares` whether relations are computed once.
+    /// Creates the rewriter of a plan, whose names no added column may have. With `contracts`, sums of products are
+    /// planned apart from their readers, and with `shares`, relations are computed once.
     pub fn new(recognize: Recognize, (contracts, shares): (bool, bool), plan: &LogicalPlan) -> Result<Self> {
         let (names, subplan_tangents) = (Names::of(plan)?, SharedTangents::default());
         let (common, outer, iterated) = (vec![], vec![], vec![]);
@@ -63,18 +63,18 @@ impl Differentiation {
         Ok(Self { context })
     }
 
-    /// Returns the same in a session in which these recursive queries have the derivatives of their limits.
+    /// Sets the recursive queries that have the derivative of their limit.
     pub fn with_fixed_points(mut self, fixed_points: FixedPoints) -> Self {
         self.context.subplan_tangents = SharedTangents::beside(fixed_points);
         self
     }
 
-    /// Returns the plan without calls of the operators, except for those that say all by themselves.
+    /// Rewrites all calls of a plan, except for those that `simplify` can expand by their node alone.
     pub fn differentiated(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         self.rewrite(plan)?.transform_data(|plan| self.context.subplan_tangents.scanned_in(plan))
     }
 
-    /// Replaces the calls in a plan and in what is below it, in all copies of a query alike.
+    /// Rewrites the calls in a plan and below it. All copies of a query are rewritten alike.
     fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if !matches!(plan, LogicalPlan::SubqueryAlias(_)) {
             return self.rewrite_once(plan);
@@ -89,7 +89,7 @@ impl Differentiation {
         Ok(rewritten)
     }
 
-    /// Replaces the calls in a plan and in what is below it.
+    /// Rewrites the calls in a plan and below it.
     #[recursive::recursive]
     fn rewrite_once(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if let LogicalPlan::Union(union) = &plan
@@ -110,7 +110,7 @@ impl Differentiation {
             .transform_data(|plan| shadowed_bound(plan, self.context.recognize))?
             .transform_data(|plan| subqueries_beside(plan, self.context.recognize))?
             .transform_data(|plan| self.inputs_inlined(plan))?;
-        // Its columns before it has numbers of rows as well.
+        // The columns of the node, before it gets row numbers.
         let schema = Arc::clone(written.data.schema());
         let mut by_row = ByRow::default();
         written
@@ -125,7 +125,8 @@ impl Differentiation {
             .transform_data(|plan| self.node(plan, &schema, by_row))
     }
 
-    /// Returns the branches of a union whose derivatives are one sweep.
+    /// Rewrites the branches of a union as one node with one sweep for all of their derivatives. Returns `None` if that
+    /// fails.
     fn branches(&mut self, union: &Union) -> Result<Option<LogicalPlan>> {
         if !self.context.joins_branches {
             return Ok(None);
@@ -134,8 +135,8 @@ impl Differentiation {
         let Some(node) = in_one_node(union, self.context.recognize, &mut self.context.names)? else { return Ok(None) };
         match self.rewrite(node) {
             Ok(done) => Ok(Some(done.data)),
-            // Each by itself it may have them, or else says better why not. Those of the unions in it are not tried as well: of so many
-            // branches there are as many unions in one another.
+            // The branches may have their derivatives one by one, or report a better error. The nested unions are not
+            // tried again, since a union of many branches consists of as many nested unions.
             Err(_) => {
                 self.context = Context { joins_branches: false, ..before };
                 Ok(None)
@@ -143,7 +144,7 @@ impl Differentiation {
         }
     }
 
-    /// Returns a node that reads numbered rows, if calls in it are by row.
+    /// Numbers the rows of the variables of calls by row, and rewrites the node to read them.
     fn numbered(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
         let mut names = std::mem::take(&mut self.context.names);
         let (recognize, sweeping) = (self.context.recognize, self.context.sweeping);
@@ -181,8 +182,8 @@ impl Differentiation {
         }
     }
 
-    /// Returns a node with the CTEs and views written out that it reads, if it has calls, or a query in it has: tangents go up
-    /// through these. Scalar subqueries stay as they are, through which cotangents go down.
+    /// Inlines the CTEs and views that a node with calls reads, or a query in it, since tangents propagate up through
+    /// them. Scalar subqueries are not inlined, since cotangents propagate down through them.
     fn inputs_inlined(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let recognize = self.context.recognize;
         let mut has_calls = has_call(&plan, recognize)?;
@@ -199,7 +200,7 @@ impl Differentiation {
         if has_calls { plan.map_children(common_inlined) } else { Ok(Transformed::no(plan)) }
     }
 
-    /// Returns a CTE or view that several places read, without the calls in it.
+    /// Rewrites the calls in a CTE or view that several places read, once for all of them.
     fn table_scan(&mut self, scan: TableScan) -> Result<Transformed<LogicalPlan>> {
         let Some(relation) = SharedRelation::scanned(&scan).filter(|relation| relation.is_common()) else {
             return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
@@ -264,7 +265,7 @@ impl Differentiation {
         rewritten
     }
 
-    /// Replaces the calls in the expressions of a node, whose inputs get the tangents that the calls ask for.
+    /// Rewrites the calls in the expressions of a node. The inputs get the tangents that the calls need.
     ///
     /// ```text
     /// Filter: grad(m.q * m.q, m.w) > 1
@@ -285,7 +286,7 @@ impl Differentiation {
         if foreign || plan.inputs().is_empty() || !has_call(&plan, self.context.recognize)? {
             return Ok(Transformed::no(plan));
         }
-        // Calls look into the joins that nodes below have planned apart.
+        // Calls look into the joins that the nodes below have isolated.
         let (plan, inputs) = without_inputs(joined_in_place(plan)?)?;
         let mut inputs = Inputs::of(inputs);
         inputs.by_row = by_row;
@@ -304,7 +305,7 @@ impl Differentiation {
         Ok(Transformed::yes(restore(plan, schema)?))
     }
 
-    /// Carries the tangents that the calls of a node ask for up to its input, all at once.
+    /// Propagates the tangents that the calls of a node need to its input, in all directions at once.
     fn carry_ahead(&mut self, node: &LogicalPlan, inputs: &mut Inputs) -> Result<()> {
         let recognize = self.context.recognize;
         let exprs = node.expressions();
@@ -317,7 +318,7 @@ impl Differentiation {
                 Ok(TreeNodeRecursion::Jump)
             })?;
         }
-        // What a call in another one becomes is not known yet.
+        // The expansion of a nested call is not known yet.
         for (call, _) in &calls {
             if call.function.exists(|part| Ok(is_call(part, recognize)))? {
                 return Ok(());
@@ -326,7 +327,8 @@ impl Differentiation {
         inputs.carry_ahead(&calls, &mut self.context)
     }
 
-    /// Returns whether an expression is a derivative of which rows with 0 are left out above. A derivative in it may be 0 where it is not.
+    /// Returns whether an expression has one call, and the rows in which it is 0 are filtered out above. With several
+    /// calls, one may be 0 where the expression is not.
     fn drops_zeros(&self, expr: &Expr) -> Result<bool> {
         let Expr::Alias(alias) = expr else { return Ok(false) };
         let mut calls = 0;
@@ -337,7 +339,7 @@ impl Differentiation {
         Ok(calls == 1 && self.context.zeros.left_out_of.contains(&alias.name))
     }
 
-    /// Returns an expression with its calls replaced.
+    /// Rewrites the calls in an expression.
     fn expression(&mut self, expr: Expr, inputs: &mut Inputs) -> Result<Transformed<Expr>> {
         let recognize = self.context.recognize;
         self.context.zeros.are_left_out = self.drops_zeros(&expr)?;

@@ -1,11 +1,12 @@
-//! Bare names of columns that `USING` joins, which DataFusion takes for columns of the query around.
+//! Binds unqualified names of `USING` columns, which DataFusion binds to the outer query.
 //!
 //! ```sql
 //! SELECT grad((SELECT SUM(m.val * y.val * k) FROM m LEFT JOIN y USING (k)), val) FROM m
 //! ```
 //!
-//! In this subquery `k` is the column of the join. DataFusion finds two of that name there and looks for one outside. That it is none of
-//! outside is known where the table outside goes by the same name as one inside: `m.k`, written so, would have been that of the inside.
+//! In this subquery `k` is the column of the join. DataFusion finds two columns of that name there, and so looks for
+//! one in the outer query. It is certain that the inner one is meant if the outer table has the same name as an inner
+//! one: `m.k` in the text would have been the inner column.
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, DFSchema, Result};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use crate::vocabulary::nodes::{any_node, has_subquery, with_expressions};
 use crate::vocabulary::operators::{Recognize, has_call};
 
-/// Returns a node with calls whose subqueries read such columns as their own.
+/// Rebinds such columns in the subqueries of a node with calls.
 pub fn shadowed_bound(plan: LogicalPlan, recognize: Recognize) -> Result<Transformed<LogicalPlan>> {
     if !has_subquery(&plan)? || !has_call(&plan, recognize)? {
         return Ok(Transformed::no(plan));

@@ -1,4 +1,5 @@
-//! Calls over aggregates inside of an aggregate node, as the DataFrame API makes them. SQL has them in a projection above.
+//! Moves calls over aggregates out of aggregations. The DataFrame API builds them there; SQL has them in a projection
+//! above.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use crate::vocabulary::names::columns;
 use crate::vocabulary::operators::{Recognize, is_call};
 
-/// Returns an aggregate node with all that it computes from aggregates in a projection above, if a call is among that.
+/// Moves expressions over aggregates from an aggregation into a projection above, if one of them is a call.
 ///
 /// ```text
 /// Aggregate: groupBy=[[w]], aggr=[[grad(sum(w * x), w) AS d]]

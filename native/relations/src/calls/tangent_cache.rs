@@ -25,16 +25,16 @@ pub fn find<'p>(inputs: impl IntoIterator<Item = &'p LogicalPlan>, column: &Colu
 
 /// The inputs of a node whose calls are being replaced.
 pub struct Inputs {
-    /// What the node reads, with the tangents that calls have asked for.
+    /// The inputs, with the tangents that calls have requested.
     pub plans: Vec<LogicalPlan>,
-    /// What it read before.
+    /// The inputs without these tangents.
     pub before: Vec<LogicalPlan>,
     /// The variables by row that its calls have.
     pub by_row: ByRow,
     known: Vec<Known>,
 }
 
-/// A tangent that is there already.
+/// A tangent that an input has already.
 #[derive(Debug)]
 struct Known {
     jvp: Arc<ScalarUDF>,
@@ -44,23 +44,22 @@ struct Known {
     tangent: Tangent,
 }
 
-/// What tangents are by.
+/// The variable of tangents, and how it moves.
 #[derive(Debug, Clone, Copy)]
 pub struct By<'b> {
     /// The operator that linearizes an expression.
     pub jvp: &'b Arc<ScalarUDF>,
-    /// Which cells of the variable move.
+    /// The values of the variable that move.
     pub reading: Perturb,
     /// The input that has the variable among its columns; none if an outer query has it.
     pub owner: Option<usize>,
     /// The variable.
     pub variable: &'b Column,
-    /// An expression over the columns of the relation that the variable comes from, along which it moves. It moves by 1 if there is
-    /// none.
+    /// The seed, over the columns of the relation from which the variable comes. `None` is 1.
     pub along: Option<&'b Expr>,
 }
 
-/// The tangents by one variable that several calls ask for.
+/// The tangents by one variable that several calls need.
 struct AskedAhead<'c> {
     jvp: &'c Arc<ScalarUDF>,
     variable: Column,
@@ -141,7 +140,7 @@ impl Inputs {
         Ok(tangents)
     }
 
-    /// Carries the tangents of columns up to an input.
+    /// Propagates the tangents of columns to an input.
     fn carried_up(
         &mut self,
         input: usize,
@@ -155,7 +154,7 @@ impl Inputs {
             Some(index) if by.owner == Some(input) => Variable::Column(index),
             _ => Variable::Outer,
         };
-        // What a gradient by row has added reads shared relations, and the columns that were there before do not read it.
+        // The columns that a gradient by row has added read shared relations, and the other columns do not read them.
         let width = self.before[input].schema().fields().len();
         let is_added = columns.keys().any(|column| *column >= width);
         let read_from = if is_added { &self.plans[input] } else { &self.before[input] };
@@ -166,7 +165,7 @@ impl Inputs {
             }
             _ => None,
         };
-        // With one cell in all rows, all rows move.
+        // If all rows have the same value of the variable, all rows move.
         let reading = match seen {
             Variable::Column(index) if cell.is_none() && !is_one_cell(&self.plans[input], index)? => by.reading,
             _ => Perturb::AllRows,
@@ -192,7 +191,7 @@ impl Inputs {
         Ok(tangents)
     }
 
-    /// Carries the tangents that several calls will ask for up to the only input, by all variables at once.
+    /// Propagates the tangents that several calls will need to the only input, by all variables in one walk.
     pub fn carry_ahead(
         &mut self,
         calls: &[(DirectionalDerivative, Arc<ScalarUDF>)],
@@ -230,7 +229,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// Returns the tangents that calls will ask for over the only input.
+    /// Returns the tangents that calls will need over the only input.
     fn asked_ahead<'c>(
         &self,
         input: &LogicalPlan,
@@ -241,7 +240,7 @@ impl Inputs {
             let read = depends_on(call.function, input.schema())?;
             for term in &call.terms {
                 let Expr::Column(named) = term.variable else { continue };
-                // Of what can be no variable `simplify` says what is wrong.
+                // `simplify` reports an argument that cannot be a variable.
                 let is_float = term.variable.get_type(input.schema()).is_ok_and(|data_type| is_float(&data_type));
                 let Some((_, variable)) = self.find(named).filter(|_| is_float) else { continue };
                 let columns = self.may_vary(&read, 0, &variable);
@@ -255,10 +254,10 @@ impl Inputs {
         Ok(asked)
     }
 
-    /// Notes tangents for the calls that will ask for them.
+    /// Records tangents for the calls that will need them.
     fn note(&mut self, AskedAhead { jvp, variable, columns }: AskedAhead, tangents: &Tangents) {
         for (index, column) in columns {
-            // Where no rows mix, both are the same.
+            // Both are the same in a plan that `is_plain`.
             for reading in [Perturb::AllRows, Perturb::OwnRow { by_value: false }] {
                 let (jvp, variable, column) = (Arc::clone(jvp), variable.clone(), column.clone());
                 self.known.push(Known { jvp, reading, variable, column, tangent: tangents.get(index) });

@@ -1,4 +1,4 @@
-//! Queries that stand in FROM beside a variable, and that are computed from its relation.
+//! Queries in FROM that are computed from the relation of a variable, which is in FROM as well.
 //!
 //! ```sql
 //! WITH h AS (SELECT d.k, SUM(w.val * d.x) AS val FROM w JOIN d ON d.j = w.j GROUP BY d.k)
@@ -19,7 +19,7 @@ use crate::vocabulary::source::{Source, sources_of};
 /// A query in FROM.
 struct Item<'p> {
     alias: &'p SubqueryAlias,
-    /// By which inputs one comes there.
+    /// The path from the node, as numbers of inputs.
     path: Vec<usize>,
 }
 
@@ -27,7 +27,7 @@ struct Item<'p> {
 fn add_items<'p>(plan: &'p LogicalPlan, path: &mut Vec<usize>, items: &mut Vec<Item<'p>>) {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => items.push(Item { alias, path: path.clone() }),
-        // A correlated subquery that has been taken apart is none.
+        // A decorrelated subquery is no query in FROM.
         LogicalPlan::Join(join) if decorrelated(join).is_some() => {
             path.push(0);
             add_items(&join.left, path, items);
@@ -115,7 +115,7 @@ fn is_computed_from(alias: &SubqueryAlias, relation: &Relation) -> Result<bool> 
     while let LogicalPlan::SubqueryAlias(below) = query {
         query = &below.input;
     }
-    // LATERAL has another query for each row beside it.
+    // LATERAL has a different query for each row of the left side.
     if matches!(query, LogicalPlan::Subquery(_)) {
         return Ok(false);
     }

@@ -1,4 +1,9 @@
-//! Calls by columns of relations that scalar subqueries in them read.
+//! Derivatives by row: calls of subqueries that read the relation of the variable.
+//!
+//! In `SELECT grad((SELECT l FROM loss), val) FROM w`, the loss depends on all rows of `w`, and each row of the result
+//! has the derivative by its own `val`. The rows of `w` are numbered, and FROM and the subquery read the numbered rows.
+//! Then the loss is swept once (`crate::vjp`), which gives a derivative for each number, and these are joined to FROM
+//! by number.
 
 mod items;
 mod row_gradient;
@@ -33,7 +38,7 @@ use crate::vocabulary::source::{beside, sources_of};
 pub use row_gradient::null_with;
 pub use variables::{differentiates_items, has_variables};
 
-/// The variables by row of a node, and the subqueries of it that read their relations.
+/// The variables by row of a node, and its subqueries that read the relations of these.
 #[derive(Default)]
 pub struct ByRow {
     sweeps: Vec<Variables>,
@@ -47,16 +52,16 @@ pub struct ByRow {
 
 /// A subquery, joined to the input as a column.
 struct Value {
-    /// As it is written, unless it has been taken apart as a join below the node.
+    /// The subquery as written. `None` if it has been decorrelated into a join below the node.
     subquery: Option<Arc<LogicalPlan>>,
     /// Whether it is a column of a query in FROM.
     is_of_item: bool,
     column: Column,
-    /// What it is to the sweeps that serve variables that it varies with.
+    /// Its segments, one for each sweep by variables with which it varies.
     by: Vec<Swept>,
 }
 
-/// By which variable values are read, and which.
+/// The variable by which values are read, and the kinds of values.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadBy<'c> {
     /// The variable, a column of the input.
@@ -87,8 +92,8 @@ impl ByRow {
         self.sweeps.is_empty()
     }
 
-    /// Lets a node and its subqueries read the same numbered rows of the relations in which variables of calls originate, if
-    /// subqueries in these calls read them.
+    /// Numbers the rows of the relations in which variables of calls originate, if subqueries in these calls read them.
+    /// Rewrites the node and its subqueries to read the same numbered rows.
     pub fn of(
         plan: LogicalPlan,
         names: &mut Names,
@@ -104,7 +109,7 @@ impl ByRow {
             by_row.sweeping.keeps_zeros = is_beyond_arithmetic(&plan, recognize, &by_row.items)?;
         }
         while !relations.is_empty() {
-            // What another relation is computed from comes first, so that it is numbered there too.
+            // A relation from which another one is computed comes first, so the other one reads its numbered rows.
             let (relation_of, columns) = relations.swap_remove(innermost(&relations)?);
             let positions: Vec<_> = columns.iter().map(|found| found.source.position).collect();
             let place_of = |plan: &LogicalPlan, column: &Column, place: usize| -> Result<Option<LogicalPlan>> {
@@ -166,7 +171,7 @@ impl ByRow {
         Ok(&mut self.sweeps[number])
     }
 
-    /// Returns the column that a scalar subquery is once it is joined to the input, if it reads the relation of a variable.
+    /// Joins a scalar subquery to the input, if it reads the relation of a variable, and returns its column.
     pub fn value(&mut self, subquery: &Subquery, input: &mut LogicalPlan, names: &mut Names) -> Result<Option<Column>> {
         if self.is_empty() {
             return Ok(None);
@@ -177,7 +182,7 @@ impl ByRow {
             return Ok(Some(known.column.clone()));
         }
         let subquery = &with_joins(subquery)?;
-        // One that reads columns of the input is no value of all rows. It stays, unless a call reads it.
+        // A correlated subquery does not have one value for all rows. It stays, unless a call reads it.
         if !subquery.outer_ref_columns.is_empty() {
             return Ok(None);
         }
@@ -196,8 +201,8 @@ impl ByRow {
         Ok(Some(column))
     }
 
-    /// Returns the input with the rows numbered of subqueries that have been taken apart as joins and read the relation of a variable:
-    /// their values are those of subqueries, one for each of these rows. The numbers are its last columns.
+    /// Numbers the rows of decorrelated subqueries in the input that read the relation of a variable. Each of these
+    /// rows has a value, like a scalar subquery. The numbers are the last columns of the result.
     pub fn with_decorrelated(&mut self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
         if self.is_empty() {
             return Ok(input);
@@ -216,7 +221,8 @@ impl ByRow {
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(numbered))?))
     }
 
-    /// Returns an input whose derivatives read the rows that have been computed anew, by the numbers of which values are known.
+    /// Rewrites the derivatives in an input to read the recomputed rows, since values are identified by the numbers of
+    /// these.
     fn with_opened(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
         let mut input = input;
         for (number, sweep) in self.sweeps.iter().enumerate() {
@@ -244,7 +250,7 @@ impl ByRow {
         Ok(LogicalPlan::Join(join))
     }
 
-    /// Returns a plan with the rows of a query in FROM numbered.
+    /// Numbers the rows of a query in FROM.
     fn with_item_numbered(
         &mut self,
         plan: LogicalPlan,
@@ -311,8 +317,8 @@ impl ByRow {
         Ok(numbered)
     }
 
-    /// Returns the subqueries that an expression reads as columns, each with its derivative by the row's own cell of a variable,
-    /// if that varies. None if the expression reads no such subquery.
+    /// Returns the subqueries that an expression reads as columns, each with its derivative by the row's own value of a
+    /// variable, if it varies. Returns `None` if the expression reads no such subquery.
     pub fn tangents(
         &mut self,
         expression: &Expr,
@@ -326,7 +332,7 @@ impl ByRow {
         if read.is_empty() {
             return Ok(None);
         }
-        // Where one of several is 0 the others may not be.
+        // Where one of several derivatives is 0, the others may not be.
         let drops_zeros = by.drops_zeros && matches!(read.as_slice(), [Read { numbered, .. }] if numbered.len() == 1);
         let joins = Joins { has_others, drops_zeros };
         let mut parts = vec![];
@@ -339,8 +345,8 @@ impl ByRow {
         totals(parts, by.variable, input, names).map(Some)
     }
 
-    /// Returns the subqueries that an expression reads as columns, each with its derivative along a direction, in which all
-    /// cells of a variable move. None if the expression reads no such subquery.
+    /// Returns the subqueries that an expression reads as columns, each with its derivative along a direction in which
+    /// all rows of a variable move. Returns `None` if the expression reads no such subquery.
     ///
     /// ```text
     /// Cross Join:
@@ -363,7 +369,7 @@ impl ByRow {
         }
         let mut parts = vec![];
         for Read { rows, mut numbered, column, swept } in read {
-            // All branches of a union that read the same cells move them once.
+            // Branches of a union that read the same column move it once.
             numbered.sort_by_key(|numbered| numbered.relation);
             numbered.dedup_by_key(|numbered| (numbered.relation, rows[numbered.relation].columns[numbered.position]));
             for numbered in numbered {
@@ -390,8 +396,9 @@ impl ByRow {
         totals(parts, variable, input, names).map(Some)
     }
 
-    /// Returns the input of the node once all calls are replaced. Joins of rows by their numbers are planned apart, if sums of products
-    /// are: until then calls look into the input for what their variables and directions originate in.
+    /// Finishes the input of the node once all calls are rewritten. If sums of products are planned apart, so are joins
+    /// by row number. They cannot be isolated earlier, because calls search the input for the origins of their
+    /// variables.
     pub fn finished(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
         let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(|swept| swept.is_looked_up);
         if !self.sweeping.contracts || !is_looked_up {
@@ -401,7 +408,7 @@ impl ByRow {
         if whole.transformed {
             return Ok(whole.data);
         }
-        // Of rows of other tables as well, those that stand below.
+        // The input reads other tables too. Isolates the joins below that do not.
         let below = whole.data.transform_down(|node| match &node {
             LogicalPlan::Join(join) if join.join_type == JoinType::Left => {
                 let apart = joined_apart(node, names)?;
@@ -476,7 +483,7 @@ impl ByRow {
     }
 }
 
-/// Returns a query as the gradients by each of these rows go through it.
+/// Returns a query for each of these variables, through which its gradients have gone.
 fn swept_queries<'q>(rows: &'q [RowVariable], query: &'q Arc<LogicalPlan>) -> impl Iterator<Item = SweptQuery> + 'q {
     rows.iter().map(|rows| SweptQuery { rows: Arc::clone(rows.relation()), query: Arc::clone(query) })
 }

@@ -17,26 +17,26 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns, with_columns};
 use crate::vocabulary::origin::{Origin, origin};
 
-/// How derivatives are joined to the input.
+/// The options for joining derivatives to the input.
 pub struct Joins {
-    /// Whether the node has several relations of variables: derivatives are joined to the rows of their variable where these stand in
-    /// the input then, since joins above it would each have the columns of all of them.
+    /// The node has several relations of variables. Then derivatives are joined to the rows of their variable deep in
+    /// the input, since each join above the input would have the columns of all relations.
     pub has_others: bool,
     /// Whether rows without a derivative are left out.
     pub drops_zeros: bool,
 }
 
-/// What a subquery is to the sweep of variables that it varies with.
+/// A subquery within one sweep.
 pub struct Swept {
-    /// Which of the sweeps it is.
+    /// The number of the sweep.
     pub sweep: usize,
     /// The segment of its one row.
     pub segment: Segment,
     /// The column of the input with the number of the row of the segment whose value it has, unless the segment has one row.
     pub of: Option<Column>,
-    /// The gradients by relation, once they have been asked for.
+    /// The gradients by relation, once they have been requested.
     pub gradients: Option<BTreeMap<usize, RowCotangents>>,
-    /// How gradients are swept. Where zeros are kept, the derivatives say where they are inactive.
+    /// The options of the sweep. If zeros are kept, derivatives have a column that tells where they are inactive.
     pub sweeping: Sweeping,
     /// The derivatives by the variables whose rows have such numbers, once joined to the input.
     derivatives: Vec<(Column, Vec<Carried>)>,
@@ -56,22 +56,22 @@ impl Swept {
         (&self.segment, self.of.as_ref().and(self.segment.columns.get(1)))
     }
 
-    /// Returns the input with something beside it that its rows have in common, or that belongs to the row of the segment whose value
-    /// they have.
+    /// Joins `other` to the input: by the number of the row of the segment whose value a row has, or to all rows
+    /// without numbers.
     pub fn put_beside(&self, input: LogicalPlan, other: LogicalPlan, of: Option<Column>) -> Result<LogicalPlan> {
         let on = self.of_value(of);
         let join_type = if on.is_empty() { JoinType::Inner } else { JoinType::Left };
         joined(input, other, on, None, join_type, NullEquality::NullEqualsNothing)
     }
 
-    /// Returns the derivative of what there need not be for every row of the segment: 0 where it has no row, which `of` is NULL in. One
-    /// that is NULL itself stays so: its direction is not known.
+    /// Replaces a missing derivative by 0: a row of the segment may have none, and `of` is NULL in it. A derivative
+    /// that is NULL because its direction is NULL stays NULL.
     pub fn or_zero(derivative: Expr, of: Option<Column>) -> Result<Expr> {
         let Some(of) = of else { return Ok(derivative) };
         when(Expr::Column(of).is_null(), lit(0.0)).otherwise(derivative)
     }
 
-    /// That the row of the segment is the one whose value a row of the input has, as keys of a join.
+    /// Returns the join keys that pair a row of the input with the row of the segment whose value it has.
     fn of_value(&self, of: Option<Column>) -> Vec<(Expr, Expr)> {
         let keys = self.of.iter().cloned().zip(of);
         keys.map(|(own, of)| (Expr::Column(own), Expr::Column(of))).collect()
@@ -82,8 +82,8 @@ impl Swept {
         self.gradients.as_ref()?.get(&variable.relation)
     }
 
-    /// Returns the derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it
-    /// does not vary.
+    /// Joins the derivative of the value by the row's own value of a variable to the input, and returns its tangent.
+    /// Returns `None` if the value does not vary.
     pub fn by_cell(
         &mut self,
         variable: &Numbered,
@@ -99,7 +99,7 @@ impl Swept {
             if let Some(groups) = groups {
                 (gradient, is_summed) = (gradient.by_group(groups, names)?, true);
             }
-            // A row that came twice would be two rows of the statement.
+            // A row number that occurred twice would duplicate a row of the statement.
             if gradient.of.is_some() {
                 gradient = if is_summed { gradient } else { gradient.summed(names)? };
                 gradient = if self.sweeping.contracts { gradient.apart(names)? } else { gradient };
@@ -127,7 +127,7 @@ impl Swept {
             let mut exprs = vec![];
             let mut derivatives = vec![];
             for cotangent in cotangents {
-                // A row that the value does not depend on has none. A tangent is NULL where its column is.
+                // The derivative is 0 for rows on which the value does not depend, and NULL where the value is NULL.
                 let name = names.tangent("value", &variable.column.name);
                 let nothing = self.sweeping.keeps_zeros.then(|| Expr::Column(cotangent.clone()).is_null());
                 let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
@@ -166,7 +166,7 @@ fn at_origin(
     for cotangent in cotangents {
         let index = input.schema().index_of_column(number)?;
         let (with, column) = lifted(std::mem::take(input), index, names, &mut |node, index, _| {
-            // It is there already for another cotangent.
+            // The join is there already, for another cotangent.
             if node.schema().has_column(&cotangent) {
                 return Ok(Some((node.clone(), cotangent.clone())));
             }
@@ -194,7 +194,7 @@ fn at_origin(
         *input = with;
         passed.push(column);
     }
-    // What is added stands behind what was there.
+    // Added columns come after the others.
     if columns(input.schema())[..before.len()] != before {
         let exprs = before.into_iter().chain(passed.iter().cloned().map(Expr::Column)).collect();
         *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(std::mem::take(input)))?);
@@ -219,7 +219,7 @@ fn with_pairs(input: LogicalPlan, keys: [(Column, Column); 2], pairs: LogicalPla
     };
     let [(own, of), (number, row)] = keys;
     match input {
-        // What has been put in an order of its own above the join.
+        // A projection that only reorders the columns of the join.
         LogicalPlan::Projection(projection) if projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_))) => {
             let keys = [(own, of), (number, row)];
             let mut exprs = projection.expr;
@@ -272,7 +272,8 @@ fn with_further_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPl
     Ok(LogicalPlan::Projection(Projection::try_new(all, Arc::clone(&projection.input))?))
 }
 
-/// Returns the columns of a derivative, and these as a tangent. `nothing` holds where nothing contributes to it, if that is told.
+/// Returns the columns of a derivative, and these as a tangent. `nothing` is the condition that nothing contributes to
+/// it.
 pub fn carried(
     derivative: Expr,
     name: String,
@@ -289,7 +290,7 @@ pub fn carried(
     Ok((exprs, Carried { column: Column::new_unqualified(name), inactive }))
 }
 
-/// Notes a derivative of a value among those by the places that the variable originates in.
+/// Records a derivative of a value by one of the origins of the variable.
 pub fn add_part(parts: &mut Vec<(Column, Vec<Carried>)>, value: &Column, derivative: Option<Carried>) {
     match parts.iter_mut().find(|(known, _)| known == value) {
         Some((_, known)) => known.extend(derivative),
@@ -297,7 +298,7 @@ pub fn add_part(parts: &mut Vec<(Column, Vec<Carried>)>, value: &Column, derivat
     }
 }
 
-/// Returns the derivatives of values, each the sum of those by the places that the variable originates in.
+/// Returns the derivatives of values. Each is the sum of the derivatives by all origins of the variable.
 pub fn totals(
     parts: Vec<(Column, Vec<Carried>)>,
     variable: &Column,

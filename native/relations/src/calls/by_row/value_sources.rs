@@ -1,4 +1,4 @@
-//! What the values of columns are computed from.
+//! Searches for the columns from which values are computed.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -12,8 +12,8 @@ use crate::shared_relation::SharedRelation;
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::source::{Source, sources_of};
 
-/// Returns whether a plan computes a column of floats from that of a source, rather than pass it on, also behind the shared relations that
-/// it scans. Keys, conditions and which rows there are take no values.
+/// Returns whether a plan computes a float column from that of a source, rather than pass it on. The search includes
+/// the shared relations that the plan scans. Keys and conditions do not count as computing a value.
 pub fn computes_value_from(plan: &LogicalPlan, source: &Source) -> Result<bool> {
     let mut search = Search { source, seen: HashSet::new() };
     for (index, field) in plan.schema().fields().iter().enumerate() {

@@ -26,7 +26,7 @@ pub struct Variables {
     pub rows: Vec<RowVariable>,
     /// The columns of the input that are variables.
     pub columns: Vec<Numbered>,
-    /// What lies between them and the subqueries.
+    /// The residuals between the variables and the subqueries.
     pub residuals: Residuals,
 }
 
@@ -34,9 +34,10 @@ pub struct Variables {
 pub struct Numbered {
     /// The column.
     pub column: Column,
-    /// How a row knows its cell. References to one relation, as `a` and `b` of `FROM w a JOIN w b`, have numbers of their own.
+    /// The reference from a row to its value. References to one relation, as `a` and `b` of `FROM w a JOIN w b`, have
+    /// separate row numbers.
     pub cell: Arc<Reference>,
-    /// Which of the relations it is of.
+    /// The number of its relation.
     pub relation: usize,
     /// Its position among the variables of that.
     pub position: usize,
@@ -71,7 +72,7 @@ pub struct Found {
     pub source: Source,
     /// The relation that it is a column of.
     pub relation: Relation,
-    /// Which of the places it is that the column originates in.
+    /// The number of this origin among those of the column.
     pub place: usize,
 }
 
@@ -101,7 +102,7 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
             for variable in variables.iter().step_by(2) {
                 let Expr::Column(named) = unaliased(variable) else { continue };
                 let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
-                // What is none is no variable, which is said of the rows as they are written.
+                // A column that is no float cannot be a variable, which is reported for the rows as written.
                 if !is_float(input.schema().field(index).data_type()) {
                     continue;
                 }
@@ -143,8 +144,8 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
     Ok(InCalls { columns: found, items })
 }
 
-/// Refuses a variable that the rows of a derivative around have beside what is computed from it. Each column of these moves by itself, so
-/// that the rest would count as constant.
+/// Refuses a variable that is a column of the rows of an outer derivative, together with a column that is computed from
+/// it. The columns of these rows move one by one, so the computed column would count as constant.
 ///
 /// ```sql
 /// WITH p AS (SELECT x, x * x AS w FROM t), g AS (SELECT grad((SELECT SUM(w) FROM p), x) AS g FROM p)
@@ -172,8 +173,8 @@ fn check_is_apart(variable: &Column, source: &Source, queries: &[&LogicalPlan]) 
     Ok(())
 }
 
-/// Refuses a variable from which the rows of a derivative around are computed, where the derivative by it goes through these rows. They move
-/// by themselves too.
+/// Refuses a variable from which the rows of another derivative are computed, if the derivative by it goes through
+/// these rows: they also move by themselves.
 ///
 /// ```sql
 /// WITH p AS (SELECT x * x AS w FROM t), g AS (SELECT grad((SELECT SUM(w) FROM p), x) AS g FROM t)
@@ -205,8 +206,8 @@ pub fn differentiates_items(plan: &LogicalPlan, recognize: Recognize) -> Result<
     Ok(!found(plan, recognize)?.items.is_empty())
 }
 
-/// Returns whether a call of a node computes more than sums, products and quotients of its subqueries: then their derivatives may be
-/// multiplied by what is infinite, as by that of `sqrt` at 0.
+/// Returns whether a call of a node computes more than sums, products and quotients of its subqueries. Then their
+/// derivatives may be multiplied by an infinite one, such as that of `sqrt` at 0.
 pub fn is_beyond_arithmetic(plan: &LogicalPlan, recognize: Recognize, items: &[TableReference]) -> Result<bool> {
     let apart = plan.inputs().into_iter().flat_map(decorrelated_beside).map(|alias| &alias.alias);
     let apart: Vec<_> = apart.chain(items).collect();

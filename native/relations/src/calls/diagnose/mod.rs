@@ -1,11 +1,11 @@
-//! What is wrong with a call that has a derivative, but not the one that is meant.
+//! Refuses calls that have a derivative which is not the one that the user meant.
 //!
 //! - `references`: the function does not depend on the variable, but on another reference to the same column.
-//! - `branches`: so it is in one branch of a UNION ALL.
-//! - `rounded`: a recursive query makes whole numbers of what it computes.
-//! - `subqueries`: a subquery reads the relation of the variable where its derivative by the rows is not known.
+//! - `branches`: the same, in one branch of a UNION ALL.
+//! - `rounded`: a recursive query converts the floats that it computes to integers.
+//! - `subqueries`: a subquery reads the relation of the variable in a place where no derivative by row is known.
 //!
-//! `sources` tells references to a relation apart: by the paths down the plan to where their columns originate.
+//! `sources` distinguishes references to a relation by the paths down the plan to the origins of their columns.
 
 mod branches;
 mod references;
@@ -28,8 +28,9 @@ pub use branches::check_branches;
 pub use rounded::{check_rounded, is_rounded_in};
 pub use subqueries::check_subqueries;
 
-/// Refuses a variable that the function does not depend on, or by gradients by row alone, if it depends on another reference to the same
-/// column. `by_row` says whether the function reads queries by whose rows the derivative is. What has been `swept` along a direction is not asked.
+/// Refuses a variable on which the function depends not at all, or only through gradients by row, if it depends on
+/// another reference to the same column. `by_row` tells whether the derivative is by rows of queries that the function
+/// reads. The variables with numbers in `swept` are not checked.
 pub fn check_references(
     call: &Call,
     tangents: &[TangentsOf],

@@ -28,7 +28,7 @@ pub struct References<'p> {
     call: &'p Call<'p>,
     here: Scope<'p>,
     named: Vec<Named<'p>>,
-    /// Where the variables originate, which is not looked into.
+    /// The origins of the variables, at which the search ends.
     ends: BTreeSet<Position>,
     derivatives: Derivatives<'p>,
     iterated: &'p [LogicalPlan],
@@ -150,7 +150,7 @@ impl<'p> References<'p> {
             iterated: queries.map(|(number, query)| (query.clone(), vec![Step::RecursiveQuery(number)])).collect(),
         };
         let (part, scope) = match part {
-            // What is read of a query around can only be another reference if the variable is of that query.
+            // An outer column can be another reference only if the variable is of that query.
             Expr::OuterReferenceColumn(_, column) => (Expr::Column(column), &self.named[variable].scope),
             part => (part, &self.here),
         };

@@ -1,4 +1,4 @@
-//! The error for a derivative through a recursive query that rounds what it computes.
+//! Refuses derivatives through a recursive query that rounds the values it computes.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, ExprSchema, Result, plan_datafusion_err};
@@ -12,7 +12,7 @@ use crate::calls::resolve::make_it_a_double;
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::expressions::unaliased;
 
-/// Functions whose values are whole numbers, so that nobody is surprised when these are what an iteration passes on.
+/// Functions with integer values. A query that calls one of them rounds on purpose.
 const WHOLE: [&str; 5] = ["ceil", "floor", "round", "signum", "trunc"];
 
 /// Returns whether a plan, a subquery or a shared relation in it has a recursive query that rounds what it computes.
@@ -23,8 +23,8 @@ pub fn is_rounded_in(plan: &LogicalPlan) -> Result<bool> {
     })
 }
 
-/// Refuses a node with calls that reads a recursive query which rounds what it computes: DataFusion converts the columns
-/// of each iteration to the types of the first rows, and the derivative of a whole number is 0.
+/// Refuses a node with calls that reads a recursive query which rounds the values it computes: DataFusion casts the
+/// columns of each iteration to the types of the first rows, and the derivative of an integer is 0.
 ///
 /// ```sql
 /// SELECT 0 AS step, w, 0 AS q FROM p UNION ALL SELECT step + 1, w, 0.5 * q + w FROM r WHERE step < 9  -- q is a BIGINT

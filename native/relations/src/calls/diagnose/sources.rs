@@ -17,12 +17,12 @@ use crate::vocabulary::operators::Recognize;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
-/// Tells the operators, and what calls of one have been replaced by.
+/// The operators, and the `jvp` that has replaced the calls of one.
 #[derive(Debug, Clone, Copy)]
 pub struct Derivatives<'d> {
     /// Tells the operators among the functions of the session.
     pub recognize: Recognize,
-    /// What calls of one have been replaced by.
+    /// The function that has replaced calls.
     pub jvp: &'d ScalarUDF,
 }
 
@@ -84,8 +84,8 @@ impl<'p> Scope<'p> {
     }
 }
 
-/// Returns the columns and scalar subqueries that an expression is computed from. What a derivative in it is by is none of them, nor
-/// is what `stop_gradient` stops.
+/// Returns the columns and scalar subqueries from which an expression is computed. The variables of derivatives in it
+/// are none of them, and neither are the arguments of `stop_gradient`.
 pub fn parts_read(expression: &Expr, derivatives: Derivatives) -> Result<Vec<Expr>> {
     let mut parts = vec![];
     expression.apply(|part| {
@@ -135,9 +135,9 @@ pub struct Sources<'e> {
     pub found: BTreeMap<Position, LogicalPlan>,
     /// Positions that are not looked into.
     pub ends: &'e BTreeSet<Position>,
-    /// Those that have been come to all the same.
+    /// The ends that the search has reached.
     pub reached: BTreeSet<Position>,
-    /// With this, also the positions count that the columns there are computed from.
+    /// With this, the search continues to the columns from which a column is computed.
     pub through: Option<Derivatives<'e>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last, and the paths to them.
     pub iterated: Vec<(LogicalPlan, Vec<Step>)>,
@@ -148,7 +148,7 @@ pub struct Sources<'e> {
 }
 
 impl Sources<'_> {
-    /// Adds those of what an expression reads, over the inputs of the node that this is the path to.
+    /// Adds the sources of an expression over the inputs of the node at `path`.
     pub fn expression(&mut self, expression: &Expr, inputs: &[&LogicalPlan], path: &[Step]) -> Result<()> {
         let Some(derivatives) = self.through else { return Ok(()) };
         for part in parts_read(expression, derivatives)? {
@@ -171,7 +171,7 @@ impl Sources<'_> {
         Ok(())
     }
 
-    /// Adds those of a column of a node. What cannot vary has none.
+    /// Adds the sources of a column of a node. A column that cannot vary has none.
     #[recursive::recursive]
     fn column(&mut self, plan: &LogicalPlan, Position { path, index }: Position) -> Result<()> {
         if !can_vary(plan.schema().field(index).data_type()) {
@@ -198,7 +198,7 @@ impl Sources<'_> {
         self.computed(plan, Position { path, index }, &inputs)
     }
 
-    /// Adds those of what computes a column of a node.
+    /// Adds the sources of the expressions that compute a column of a node.
     fn computed(
         &mut self,
         plan: &LogicalPlan,
