@@ -1,4 +1,4 @@
-//! Running the transpose of a recursive query, from its last iteration to the first.
+//! Executes the adjoint of a recursive query, from its last iteration to the first.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -22,7 +22,7 @@ use super::shared_scan::SharedScanExec;
 use super::sweep::{Outside, Sweep};
 use crate::version::without_expressions;
 
-/// Carries the cotangents of the rows of all iterations of a recursive query back to what they were computed from.
+/// Propagates the cotangents of the rows of all iterations of a recursive query back to what the iterations read.
 ///
 /// Its inputs are the rows of the iterations, as a shared relation that [`RecursiveTapeExec`] computes; the cotangents that these rows have
 /// from outside, with their numbers; and what an iteration contributes, for cotangents of its rows that are given under an id. That

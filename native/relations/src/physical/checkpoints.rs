@@ -1,12 +1,21 @@
-//! Which iterations of a recursive query are kept, when not all are.
+//! Checkpoints: the iterations of a recursive query that are kept if not all are.
+//!
+//! Reverse mode needs the iterations from the last to the first. With a limited number of checkpoints, the others are
+//! computed again from the checkpoint before them (A. Griewank and A. Walther, "Evaluating Derivatives", 2nd edition,
+//! SIAM 2008, chapter 12). The optimal schedule there, revolve, needs the number of iterations, which a recursive query
+//! does not know in advance. So checkpoints are evenly spaced, and the spacing doubles whenever there are too many. On
+//! the way back, each gap gets evenly spaced checkpoints of its own ([`between`]).
 
 use std::num::NonZeroUsize;
 
-/// A state for each of some iterations, no more than a number of them, as evenly spaced as can be while it is not known how many
-/// iterations there are.
+/// The states of some iterations, evenly spaced, up to a maximum number.
 ///
-/// Once there are too many, every other one is dropped, and from then on those between are not kept. So the first is always kept, and
-/// when the last iteration is reached, the states have all about the same distance.
+/// Invariant: the states are those of the iterations `0, spacing, 2 * spacing, ...` so far. If there are too many, the
+/// spacing doubles and every other state is dropped. With at most 3 states:
+///
+/// ```text
+/// 0 1 2  ->  0 2 4  ->  0 4 8
+/// ```
 #[derive(Debug)]
 pub struct Checkpoints<T> {
     most: NonZeroUsize,
@@ -15,12 +24,13 @@ pub struct Checkpoints<T> {
 }
 
 impl<T> Checkpoints<T> {
-    /// No states, and at most so many later on.
+    /// Creates an empty list for at most so many states.
     pub fn new(most: NonZeroUsize) -> Self {
         Self { most, spacing: 1, states: vec![] }
     }
 
-    /// Keeps the state of an iteration if it is one of those that are kept. They come in their order, from number 0 on.
+    /// Keeps the state of an iteration if its number is a multiple of the spacing. Iterations are offered in order,
+    /// from number 0 on.
     pub fn offer(&mut self, number: usize, state: impl FnOnce() -> T) {
         while number.is_multiple_of(self.spacing) && self.states.len() >= self.most.get() {
             self.spacing *= 2;
@@ -43,8 +53,8 @@ impl<T> Checkpoints<T> {
     }
 }
 
-/// Returns the numbers of iterations between two, evenly spaced and no more than a number of them, that are kept while those between are
-/// computed again.
+/// Returns the numbers of the iterations between `from` and `to` that are kept while these are computed again: evenly
+/// spaced, and at most `most`.
 pub fn between(from: usize, to: usize, most: NonZeroUsize) -> impl Iterator<Item = usize> {
     let spacing = (to - from).div_ceil(most.get() + 1).max(1);
     (from..to).step_by(spacing).skip(1)

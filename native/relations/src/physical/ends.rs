@@ -1,4 +1,4 @@
-//! The iterations of a recursive query that its fixed point is known by.
+//! The iterations of a recursive query that determine its fixed point.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub struct Ends {
     first: Option<State>,
     before: Option<State>,
     last: Option<State>,
-    /// What the last one was computed in, unless it is the first.
+    /// The frame in which the last one was computed. `None` if it is the first.
     frame: Option<Arc<Frame>>,
 }
 
@@ -24,7 +24,7 @@ pub struct LastStep<'e> {
     pub before: &'e State,
     /// The last rows.
     pub last: &'e State,
-    /// What these were computed in.
+    /// The frame in which these were computed.
     pub frame: &'e Arc<Frame>,
 }
 

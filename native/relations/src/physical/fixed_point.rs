@@ -1,4 +1,5 @@
-//! Carrying cotangents back at the fixed point of a recursive query: through its last step alone, again and again.
+//! The adjoint at the fixed point of a recursive query: cotangents propagate through its last step alone, again and
+//! again.
 //!
 //! At a fixed point `x = f(x, p)` the derivative of a value by `p` is that by `x`, summed over all steps, through `f` by `p`
 //! (B. Christianson, "Reverse accumulation and attractive fixed points", 1994):
@@ -26,16 +27,17 @@ use super::sums::Sums;
 use super::sweep::{FIRST, Outside, Sweep};
 use super::tape::Tape;
 
-/// That cotangents are carried back at the fixed point of a recursive query.
+/// The adjoint at a fixed point.
 #[derive(Debug, Clone)]
 pub struct FixedPoint {
-    /// How far the last step may move a column, relative to the larger of 1 and its value, and what part of a cotangent may be left out.
+    /// The largest change of a column in the last step, relative to the larger of 1 and its value. Also the part of a
+    /// cotangent that may be left out.
     pub tolerance: f64,
     /// The columns of the query, under the names that it gives them.
     pub columns: SchemaRef,
     /// The positions of those that cotangents are of.
     pub varying: Vec<usize>,
-    /// What an iteration contributes to the rows before, and to nothing else.
+    /// The plan of the contributions to the rows before alone.
     pub step: Arc<dyn ExecutionPlan>,
 }
 
@@ -46,11 +48,11 @@ struct Point {
     last: RecordBatch,
     /// The columns that tell rows apart.
     keys: Vec<usize>,
-    /// Those with numbers that do not vary, and are to be at rest as well.
+    /// The columns with numbers that do not vary, which must have converged as well.
     numbers: Vec<usize>,
-    /// By the last rows, the positions of the same rows before.
+    /// For each of the last rows, the position of the same row before.
     positions: UInt64Array,
-    /// By the rows before, the positions of the same last rows.
+    /// For each row before, the position of the same row among the last ones.
     inverse: UInt64Array,
 }
 
@@ -64,7 +66,7 @@ impl FixedPoint {
     }
 }
 
-/// What goes back at a fixed point.
+/// A sweep at a fixed point.
 #[derive(Clone, Copy)]
 struct Back<'s> {
     fixed: &'s FixedPoint,
@@ -232,7 +234,7 @@ impl Back<'_> {
         Ok(probe)
     }
 
-    /// By the last rows, the positions of the same rows among the first ones.
+    /// Returns, for each of the last rows, the position of the same row among the first ones.
     fn first_rows(&self, point: &Point, step: &LastStep, is_passed_on: &[bool]) -> Result<UInt64Array> {
         let first = whole(step.first, &self.fixed.columns)?;
         let passed_on = self.fixed.varying.iter().zip(is_passed_on).filter(|(_, is)| **is).map(|(column, _)| *column);
@@ -269,7 +271,7 @@ impl Back<'_> {
     }
 }
 
-/// By how much values differ at most, relative to the larger of 1 and the second one.
+/// Returns the largest difference of values, relative to the larger of 1 and the second value.
 fn largest_move(before: &ArrayRef, last: &ArrayRef) -> Result<f64> {
     let [before, last] = [before, last].map(|values| cast(values, &DataType::Float64));
     let (before, last) = (before?, last?);

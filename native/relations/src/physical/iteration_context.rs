@@ -1,4 +1,4 @@
-//! What the plan of one iteration reads, and what it computes once.
+//! Frames: the inputs of one iteration, and the relations that it computes once.
 
 use arrow::array::RecordBatch;
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -11,19 +11,19 @@ use super::batch_scan::{BatchScanExec, BindInputs, Id};
 use super::lock::locked;
 use super::shared_scan::{Shared, SharedScanExec};
 
-/// The rows that one iteration is given, and the relations that it computes from them, each once.
+/// The input rows of one iteration, and the relations that it computes from them, each once.
 ///
-/// A plan is made once and bound to the frame of each iteration. A relation that depends on what a frame is given is another one in
-/// every frame. All others are those of the plan, which all iterations have in common.
+/// The plan of an iteration is created once and bound to the frame of each iteration. A relation that depends on the
+/// input rows is computed for each frame. All other relations belong to the plan, and all iterations share them.
 pub struct Frame {
     given: HashMap<Id, Arc<[RecordBatch]>>,
     computed: Mutex<HashMap<Id, Arc<Shared>>>,
-    /// The frame that the plan of this one reads too. Whoever made that one holds it: what it has computed may hold this one.
+    /// The outer frame, which the plan reads as well. It is weak because the outer frame may hold this one.
     around: Option<Weak<Self>>,
     this: Weak<Self>,
 }
 
-/// The frame that a node is bound to, as a state that nodes with frames of their own take.
+/// The frame to which a node is bound, as a state for nodes that create frames of their own.
 pub struct Around(pub Weak<Frame>);
 
 impl fmt::Debug for Frame {
@@ -33,7 +33,7 @@ impl fmt::Debug for Frame {
 }
 
 impl Frame {
-    /// Returns a frame that is given rows under an id, inside of another one.
+    /// Creates a frame with input rows under an identifier, inside of an outer frame.
     pub fn new(id: Id, rows: impl Into<Arc<[RecordBatch]>>, around: Option<Weak<Self>>) -> Arc<Self> {
         let given = HashMap::from_iter([(id, rows.into())]);
         Arc::new_cyclic(|this| Self { given, computed: Mutex::default(), around, this: this.clone() })
@@ -43,12 +43,13 @@ impl Frame {
         self.around.as_ref().and_then(Weak::upgrade)
     }
 
-    /// Returns the rows that are given under an id, here or around.
+    /// Returns the input rows with an identifier, from this frame or an outer one.
     fn rows(&self, id: Id) -> Option<Arc<[RecordBatch]>> {
         self.given.get(&id).cloned().or_else(|| self.around()?.rows(id))
     }
 
-    /// Returns a relation that depends on what is given here or around, as the innermost frame has it that it depends on.
+    /// Returns the copy of a relation that belongs to the innermost frame on whose input rows it depends. Returns
+    /// `None` if it depends on none.
     fn relation(&self, shared: &Arc<Shared>) -> Option<Arc<Shared>> {
         if !shared.reads().iter().any(|id| self.given.contains_key(id)) {
             return self.around()?.relation(shared);

@@ -17,14 +17,14 @@ use super::batch::batch_of;
 use super::batch_scan::{BindInputs, Id};
 use super::iteration_context::Frame;
 
-/// What it takes to compute an iteration from the rows before.
+/// The parameters for computing an iteration from the rows before.
 #[derive(Debug)]
 pub struct Steps {
-    /// What the rows before are given under.
+    /// The identifier of the rows before.
     pub work: Id,
-    /// What computes the rows after those, with one more column that numbers them.
+    /// The plan of the rows after those, with one more column that numbers them.
     pub step: Arc<dyn ExecutionPlan>,
-    /// The frame that all iterations read too.
+    /// The outer frame, which all iterations read.
     pub around: Option<Weak<Frame>>,
     /// The columns of the query.
     pub schema: SchemaRef,
@@ -35,7 +35,7 @@ pub struct Steps {
 pub struct State {
     /// The rows, with the columns of the query.
     pub batches: Arc<[RecordBatch]>,
-    /// What they are called where they are computed, in their order.
+    /// The numbers that they have within the iteration, in order.
     pub numbers: UInt64Array,
     /// The bytes that they take.
     pub size: usize,
@@ -47,7 +47,7 @@ impl State {
         self.numbers.len()
     }
 
-    /// Returns a number that other rows, or the same in another order, do not have.
+    /// Returns a hash of the rows and their order.
     pub fn fingerprint(&self) -> Result<u64> {
         let mut all = DefaultHasher::new();
         for batch in self.batches.iter().filter(|batch| batch.num_columns() > 0) {
@@ -61,7 +61,7 @@ impl State {
 }
 
 impl Steps {
-    /// Returns the rows that a plan with numbers of rows gives.
+    /// Executes a plan whose last column numbers the rows.
     pub async fn rows(&self, plan: Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<State> {
         let (mut rows, mut numbers) = (vec![], vec![]);
         for batch in collect_partitioned(plan, Arc::clone(context)).await?.into_iter().flatten() {
@@ -77,7 +77,7 @@ impl Steps {
         Ok(State { batches: rows.into(), numbers: as_uint64_array(&numbers)?.clone(), size })
     }
 
-    /// Returns the rows after these, and what they are computed in.
+    /// Computes the rows after these, and returns them with their frame.
     pub async fn after(&self, before: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
         let frame = Frame::new(self.work, Arc::clone(&before.batches), self.around.clone());
         let rows = self.rows(frame.bound(Arc::clone(&self.step))?, context).await?;

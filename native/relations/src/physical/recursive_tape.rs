@@ -1,4 +1,4 @@
-//! Running a recursive query whose iterations are kept.
+//! Executes a recursive query whose iterations are kept on a tape.
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -40,25 +40,26 @@ pub struct RecursiveTapeExec {
     properties: Arc<PlanProperties>,
 }
 
-/// What a tape is of.
+/// The recursive query of a tape.
 #[derive(Debug, Clone)]
 pub struct Query {
     /// The name of the recursive query.
     pub name: String,
-    /// What the rows before are given under.
+    /// The identifier of the rows before.
     pub work: Id,
     /// The columns of the query.
     pub schema: SchemaRef,
-    /// Which iterations are kept.
+    /// The iterations that are kept.
     pub keeps: Keeps,
     /// The rows that somebody reads.
     pub wanted: Arc<ReaderFilters>,
-    /// Who is told of the iterations.
+    /// The observer of the iterations.
     pub observed: Option<Observed>,
 }
 
 impl RecursiveTapeExec {
-    /// Creates the rows of an input, and then those that the other one gives for the rows before, until it gives none.
+    /// Creates the node. The first input computes the first rows. The second computes the next rows from those before,
+    /// until there are none.
     pub fn new(query: Query, inputs: [Arc<dyn ExecutionPlan>; 2]) -> Self {
         let number = Arc::new(Field::new("∂row", DataType::UInt64, false));
         let fields = query.schema.fields().iter().cloned().chain([number]);
@@ -72,7 +73,7 @@ impl RecursiveTapeExec {
         Self { query, inputs, around: None, tape, metrics, properties }
     }
 
-    /// Returns what it is of.
+    /// Returns the recursive query.
     pub fn query(&self) -> &Query {
         &self.query
     }
@@ -85,7 +86,7 @@ impl RecursiveTapeExec {
         }
     }
 
-    /// Returns the same node, of which nothing has been executed.
+    /// Returns the node in its initial state.
     fn anew(&self, inputs: [Arc<dyn ExecutionPlan>; 2], around: Option<Weak<Frame>>) -> Self {
         let (properties, metrics) = (Arc::clone(&self.properties), self.metrics.clone());
         Self { query: self.query.clone(), inputs, around, tape: Arc::default(), metrics, properties }

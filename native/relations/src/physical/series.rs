@@ -1,4 +1,4 @@
-//! When the cotangents at a fixed point have converged.
+//! The convergence of the cotangents at a fixed point.
 
 use datafusion_common::Result;
 
@@ -16,7 +16,7 @@ pub struct Series {
     largest: Vec<f64>,
 }
 
-/// Why a series has no sum.
+/// The reason why a series has no sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Diverges {
     /// A term is NaN or infinite.
@@ -33,16 +33,16 @@ pub enum Diverges {
     },
 }
 
-/// So many terms a ratio is taken of.
+/// The number of terms over which the ratio is computed.
 const SPAN: usize = 8;
-/// The fewest terms after which they have to fall.
+/// The number of terms after which they must decrease, at the earliest.
 const FEWEST: usize = 64;
 /// Rounding errors of a term, as parts of the sum.
 const ROUNDING: f64 = 16.0 * f64::EPSILON;
 
 impl Series {
-    /// No terms, of a fixed point that so many iterations have led to. As many terms may grow, as those of a chain do through which
-    /// cotangents go before they leave it.
+    /// Creates an empty series, for a fixed point after so many iterations. As many terms may grow: cotangents that
+    /// pass along a chain of rows may grow until they leave it.
     pub fn new(tolerance: f64, iterations: usize) -> Self {
         Self { tolerance, patience: FEWEST.max(2 * iterations).next_power_of_two(), largest: vec![] }
     }
@@ -52,7 +52,7 @@ impl Series {
         self.largest.len()
     }
 
-    /// Adds a term to those that `sum` is of, and says whether there need not be more.
+    /// Records a term, which `sum` includes. Returns whether the series has converged.
     ///
     /// # Errors
     /// If they do not become smaller.

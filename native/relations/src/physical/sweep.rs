@@ -1,4 +1,9 @@
-//! What goes back through the iterations of a recursive query.
+//! The reverse sweep through the iterations of a recursive query.
+//!
+//! Iterations are visited from the last to the first. The cotangent of an iteration's rows is what comes from outside,
+//! plus what the iteration after it has contributed. The plan of one step maps it to contributions to the rows before,
+//! which are carried on to the next visit, and to relations that all iterations read, which are summed up over all
+//! visits.
 
 use arrow::array::{Array, RecordBatch};
 use arrow::compute::{SortOptions, concat_batches, sort_to_indices, take_record_batch};
@@ -18,22 +23,22 @@ use super::iteration_context::Frame;
 use super::sums::Sums;
 use super::tape::Tape;
 
-/// What is contributed to the rows of the iteration before.
+/// The mark of contributions to the rows of the iteration before.
 pub const BEFORE: u64 = 0;
-/// What is contributed to the first rows of the recursive query.
+/// The mark of contributions to the first rows of the recursive query.
 pub const FIRST: u64 = 1;
 
-/// What it takes to go through the iterations.
+/// The parameters of a sweep through the iterations.
 pub struct Sweep {
     /// The name of the recursive query.
     pub name: String,
-    /// What an iteration contributes for the cotangents of its rows.
+    /// The plan of one step: maps the cotangents of an iteration's rows to its contributions.
     pub step: Arc<dyn ExecutionPlan>,
-    /// What these are given under, and their columns.
+    /// The input of the step: the identifier of the cotangents, and their columns.
     pub incoming: (Id, SchemaRef),
     /// The columns of contributions.
     pub schema: SchemaRef,
-    /// What accounts for cotangents.
+    /// The memory of the cotangents.
     pub reservation: MemoryReservation,
     /// How many iterations have been computed again.
     pub computed: Count,
@@ -44,7 +49,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Returns the sums of what all iterations contribute to each thing, by its number.
+    /// Runs the sweep. Returns the sums of the contributions of all iterations, by their mark.
     pub async fn through_all(&self, tape: &Tape, mut outside: Outside) -> Result<Vec<Sums>> {
         let width = self.incoming.1.fields().len() - 1;
         let (mut carried, mut totals, mut past) = (Sums::new(width), vec![], tape.past(&self.context));
@@ -71,7 +76,7 @@ impl Sweep {
         Ok(totals)
     }
 
-    /// Returns the sums of what is contributed to the thing of this number.
+    /// Returns the sums of the contributions with this mark.
     pub fn total_of<'t>(&self, to: u64, totals: &'t mut Vec<Sums>) -> &'t mut Sums {
         let to = to as usize;
         while totals.len() <= to {
@@ -80,11 +85,11 @@ impl Sweep {
         &mut totals[to]
     }
 
-    /// Adds what an iteration contributes to what it was computed from.
+    /// Adds the contributions of an iteration to `carried` or `totals`, by their marks.
     pub fn add(&self, batch: &RecordBatch, carried: &mut Sums, totals: &mut Vec<Sums>) -> Result<()> {
         let to = as_uint64_array(batch.column(0))?;
         let (mut from, count) = (0, batch.num_rows());
-        // What is contributed to one thing comes in one piece, or in few.
+        // Contributions with one mark come in one slice, or in few.
         while from < count {
             let of = to.value(from);
             let until = (from..count).find(|row| to.value(*row) != of).unwrap_or(count);
@@ -95,7 +100,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Returns what an iteration contributes by a plan for these cotangents of its rows.
+    /// Executes the plan of a step for these cotangents of an iteration's rows, in the context of the iteration.
     pub async fn contributions(
         &self,
         step: &Arc<dyn ExecutionPlan>,
@@ -108,10 +113,10 @@ impl Sweep {
     }
 }
 
-/// The cotangents that the rows of all iterations have from outside, those of the last rows last.
+/// The cotangents that the rows of all iterations have from outside, in the order of the rows.
 pub struct Outside {
     rows: Option<RecordBatch>,
-    /// The bytes that they take, until the last one has been taken.
+    /// Their size in bytes, until the last one has been taken.
     size: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The iterations of a recursive query that have been computed, and going back through them.
+//! The tape: the computed iterations of a recursive query, which a sweep reads from the last to the first.
 
 use arrow::array::{RecordBatch, UInt64Array};
 use datafusion_common::{Result, exec_datafusion_err, internal_datafusion_err};
@@ -32,23 +32,23 @@ pub struct Tape {
     steps: Steps,
     marks: Vec<Mark>,
     kept: Kept,
-    /// What accounts for rows that nobody else holds.
+    /// The memory of rows that are held here alone.
     reservation: MemoryReservation,
 }
 
-/// What is known of an iteration that is not kept.
+/// The record of an iteration, whether it is kept or not.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     /// How many rows the iterations before have.
     before: u64,
-    /// By which its rows are known again, if they are computed again.
+    /// The fingerprint of its rows, by which they are checked when they are computed again.
     fingerprint: u64,
 }
 
-/// What is kept of iterations.
+/// The iterations that are kept.
 #[derive(Debug)]
 enum Kept {
-    /// All of them, each with what it was computed in.
+    /// All of them, each with the frame in which it was computed.
     All(Vec<Iteration>),
     /// The rows of some.
     Some(Checkpoints<State>),
@@ -59,14 +59,14 @@ enum Kept {
 /// An iteration to which cotangents are carried back.
 #[derive(Debug, Clone)]
 pub struct Iteration {
-    /// What its rows are called where they are computed, in their order.
+    /// The numbers that its rows have within the iteration, in order.
     pub numbers: UInt64Array,
-    /// What it was computed in, unless its rows are the first.
+    /// The frame in which it was computed. `None` for the first rows.
     pub frame: Option<Arc<Frame>>,
 }
 
 impl Tape {
-    /// No iterations, of which these are to be kept.
+    /// Creates a tape without iterations, and determines which ones it will keep.
     pub fn new(name: &str, steps: Steps, keeps: Keeps, reservation: MemoryReservation) -> Self {
         let kept = match keeps {
             Keeps::All => Kept::All(vec![]),
@@ -76,7 +76,7 @@ impl Tape {
         Self { name: name.to_owned(), steps, marks: vec![], kept, reservation }
     }
 
-    /// Returns what computes the iterations.
+    /// Returns the plan that computes the iterations.
     pub fn steps(&self) -> &Steps {
         &self.steps
     }
@@ -109,7 +109,7 @@ impl Tape {
         }
     }
 
-    /// Adds the next iteration, after which so many rows have been computed.
+    /// Adds the next iteration. `before` is the number of rows in the iterations before it.
     pub fn add(&mut self, rows: &State, frame: Option<Arc<Frame>>, before: u64) -> Result<()> {
         let number = self.count();
         let fingerprint = if matches!(self.kept, Kept::Some(_)) { rows.fingerprint()? } else { 0 };
@@ -133,13 +133,13 @@ impl Tape {
         Ok(())
     }
 
-    /// Accounts for rows that somebody reads. If all iterations are kept, these hold them, but for the last column.
+    /// Accounts for the rows that readers get. If all iterations are kept, their frames hold all columns but the last.
     pub fn hold(&self, batches: &[RecordBatch]) -> Result<()> {
         let first = |batch: &RecordBatch| if self.is_thinned() { 0 } else { batch.num_columns() - 1 };
         self.reservation.try_grow(batches.iter().map(|batch| memory_size(&batch.columns()[first(batch)..])).sum())
     }
 
-    /// Returns the iterations, to go back through them.
+    /// Returns a reader of the iterations, from the last to the first.
     pub fn past(&self, context: &Arc<TaskContext>) -> TapeReader<'_> {
         let consumer = MemoryConsumer::new(format!("iterations of {}", self.name));
         let reservation = consumer.register(context.memory_pool());
@@ -151,7 +151,8 @@ impl Tape {
         TapeReader { tape: self, states, own, computed: 0, reservation, context: Arc::clone(context) }
     }
 
-    /// Returns the iteration after number `before`, of these rows, as it was computed the first time.
+    /// Computes the iteration after number `before` again, from the rows of that one. Fails if it has other rows than
+    /// the first time.
     async fn again(&self, before: usize, rows: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
         let (frame, rows) = self.steps.after(rows, context).await?;
         let known = self.marks.get(before + 1).map(|mark| mark.fingerprint);
@@ -171,14 +172,14 @@ fn size(checkpoints: &Checkpoints<State>) -> usize {
     checkpoints.states().iter().map(|(_, rows)| rows.size).sum()
 }
 
-/// The iterations of a tape, asked for from the last to the first.
+/// A reader of the iterations of a tape, from the last to the first.
 #[derive(Debug)]
 pub struct TapeReader<'t> {
     tape: &'t Tape,
-    /// The rows of iterations before the one that was asked for, in their order: those of the tape, and then those that have been computed
-    /// again.
+    /// The rows of iterations before the current one, in order: the checkpoints of the tape, and after them checkpoints
+    /// that have been computed again.
     states: Vec<(usize, State)>,
-    /// How many of them are those of the tape.
+    /// The number of checkpoints of the tape among them.
     own: usize,
     /// How many iterations have been computed again.
     computed: usize,
@@ -192,7 +193,7 @@ impl TapeReader<'_> {
         self.computed
     }
 
-    /// Returns the iteration of this number. Those that are asked for later come before it.
+    /// Returns the iteration of this number. Later calls must be for earlier iterations.
     pub async fn iteration(&mut self, number: usize) -> Result<Iteration> {
         let lost = || internal_datafusion_err!("iteration {number} of {} is not kept", self.tape.name);
         if let Kept::All(iterations) = &self.tape.kept {
@@ -212,7 +213,8 @@ impl TapeReader<'_> {
         Ok(Iteration { numbers: rows.numbers, frame: Some(frame) })
     }
 
-    /// Returns the rows of the iteration before this number, from those of an iteration before. Some of those between are kept.
+    /// Computes the rows of the iteration before this number again, from those of iteration `at`. Keeps checkpoints on
+    /// the way.
     async fn rows_before(&mut self, number: usize, mut at: usize, mut rows: State) -> Result<State> {
         let Kept::Some(checkpoints) = &self.tape.kept else { return Ok(rows) };
         let mut kept = between(at, number - 1, checkpoints.most()).peekable();
