@@ -1,4 +1,4 @@
-//! Rows that are given to a plan while it is executed.
+//! Scans of batches that are bound to a plan before each execution.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -17,28 +17,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::batch::projected;
 use crate::version::without_expressions;
 
-/// What is one thing in all plans that are made of a plan.
+/// An identifier that a plan and all of its copies share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(u64);
 
 impl Id {
-    /// Returns one that nothing else in the process has.
+    /// Returns an identifier that is unique in the process.
     pub fn next() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         Self(COUNT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Makes a plan that can be executed of one that reads rows which are given.
+/// Binds the inputs of a plan, so it can be executed.
 pub trait BindInputs: fmt::Debug + Send + Sync {
-    /// Returns the plan with the rows that it reads, all of its nodes in the state in which nothing has been executed.
+    /// Returns the plan with its input rows. All of its nodes are reset.
     ///
     /// # Errors
     /// If the plan cannot be put together again.
     fn bound(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>;
 }
 
-/// Reads rows that are given when the plan is executed, as often as it likes.
+/// A scan of rows that are bound when the plan is executed. It may be executed any number of times.
 #[derive(Debug, Clone)]
 pub struct BatchScanExec {
     name: String,
@@ -50,7 +50,7 @@ pub struct BatchScanExec {
 }
 
 impl BatchScanExec {
-    /// Creates a reader of the rows that are given under an id, which have the columns of a schema: of these columns, if not of all.
+    /// Creates a scan of the rows with an identifier, which have the columns of a schema. `None` projects all columns.
     pub fn new(name: impl Into<String>, id: Id, schema: &SchemaRef, projection: Option<Vec<usize>>) -> Result<Self> {
         let projection = projection.unwrap_or_else(|| (0..schema.fields().len()).collect());
         let properties = PlanProperties::new(
@@ -62,18 +62,18 @@ impl BatchScanExec {
         Ok(Self { name: name.into(), id, projection, rows: None, properties: Arc::new(properties) })
     }
 
-    /// Returns what the rows are given under.
+    /// Returns the identifier of the rows.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// Returns the same reader with its rows.
+    /// Binds the rows.
     pub fn with_rows(&self, rows: Arc<[RecordBatch]>) -> Self {
         Self { rows: Some(rows), ..self.clone() }
     }
 }
 
-/// Returns whether a plan gives the rows that it is given, and does nothing else.
+/// Returns whether a plan is nothing but such a scan.
 pub fn is_given(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match plan.children().as_slice() {
         [input] if plan.is::<CooperativeExec>() => is_given(input),

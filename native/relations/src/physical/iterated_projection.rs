@@ -1,4 +1,4 @@
-//! Computing columns again and again.
+//! Projections that are executed again and again.
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::config::ConfigOptions;
@@ -17,17 +17,17 @@ use std::sync::Arc;
 use super::batch::batch_of;
 use crate::version::without_expressions;
 
-/// Returns whether expressions are the first columns of their input, in their order. Where an order is required of a node that is none of
-/// its own, DataFusion requires it of the columns that stand at the same places of the input.
+/// Returns whether expressions are the first columns of their input, in order. DataFusion passes a required order on to
+/// the input of a node without translating columns, which is right only for these.
 pub fn are_in_place<'e>(exprs: impl Iterator<Item = &'e Arc<dyn PhysicalExpr>>) -> bool {
     let mut placed = (0..).zip(exprs);
     placed.all(|(place, expr)| expr.downcast_ref::<Column>().is_some_and(|column| column.index() == place))
 }
 
-/// A [`ProjectionExec`] that measures nothing.
+/// A [`ProjectionExec`] without metrics.
 ///
-/// That one writes each of its expressions down whenever it is executed, as the name of what it measures. In an iteration of few rows it
-/// takes longer than to compute them.
+/// `ProjectionExec` formats each of its expressions whenever it is executed, as the name of a metric. For an iteration
+/// of few rows, that takes longer than evaluating them.
 #[derive(Debug)]
 struct IteratedProjectionExec {
     projection: Arc<dyn ExecutionPlan>,
@@ -36,7 +36,7 @@ struct IteratedProjectionExec {
 }
 
 impl IteratedProjectionExec {
-    /// Creates the same as a projection of DataFusion.
+    /// Converts a projection of DataFusion.
     fn of(projection: &ProjectionExec, node: &Arc<dyn ExecutionPlan>) -> Self {
         let exprs = projection.expr().iter().map(|expr| Arc::clone(&expr.expr)).collect();
         Self { projection: Arc::clone(node), input: Arc::clone(projection.input()), exprs }
@@ -92,7 +92,7 @@ impl ExecutionPlan for IteratedProjectionExec {
     }
 }
 
-/// Has projections measure nothing.
+/// The rule that replaces projections by projections without metrics.
 #[derive(Debug)]
 pub struct WithoutMetrics;
 

@@ -1,4 +1,4 @@
-//! Locks of values that a panic leaves whole.
+//! Locks whose values stay valid after a panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Which row of an iteration is the same as which of another one.
+//! Matches the rows of two iterations.
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt64Array};
 use arrow::compute::{concat, take};
@@ -25,7 +25,7 @@ pub fn whole(rows: &State, schema: &SchemaRef) -> Result<RecordBatch> {
     batch_of(&nullable, (0..schema.fields().len()).map(column).collect::<Result<_>>()?, rows.count())
 }
 
-/// The columns that stand at the same positions in the rows of two iterations, by what they say of which rows are the same.
+/// The columns of two iterations, classified by how they help to match rows.
 #[derive(Debug, Default)]
 pub struct Compared {
     /// They have the same values in both, in any order.
@@ -57,7 +57,7 @@ impl Compared {
     }
 }
 
-/// What keeps rows from being told apart.
+/// The reason why rows cannot be matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmatched {
     /// Two rows have the same values.
@@ -66,7 +66,7 @@ pub enum Unmatched {
     Missing,
 }
 
-/// By each row of `of` the position of that among `among` which has the same values in some columns.
+/// Returns, for each row of `of`, the position of the row of `among` with the same values in some columns.
 ///
 /// # Errors
 /// If values of a type cannot be compared. Inside, if rows are none or several.
@@ -125,7 +125,7 @@ fn sorted(rows: &Rows) -> Vec<&[u8]> {
     all
 }
 
-/// By each row of one relation the row of another one, turned around.
+/// Inverts a permutation of rows.
 ///
 /// # Errors
 /// If a row is none.

@@ -1,4 +1,4 @@
-//! Computing the rows of a shared relation, and keeping them in memory.
+//! Materializes a shared relation in memory.
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::SchemaRef;
@@ -17,25 +17,25 @@ use xql_contraction::memory_size;
 use super::batch::batch_of;
 use super::projection_registry::ProjectionCache;
 
-/// What the plan computes.
+/// The output of the plan, and its retention.
 #[derive(Debug, Clone)]
 pub struct Layout {
     /// The columns of the relation.
     pub schema: SchemaRef,
     /// Whether the last of them numbers the rows that the plan computes.
     pub numbered: bool,
-    /// Who else holds what.
+    /// The retention of the plan and the rows.
     pub kept: Kept,
 }
 
-/// What is kept beside the rows, and what of the rows is kept by others already.
+/// The retention policy: what is kept beside the rows, and whether others hold the rows already.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Kept {
     /// Whether the plan is kept as long as its rows, for what it keeps beside them.
     pub plan: bool,
     /// Whether the rows are held by others as long as they are held here, so that only their numbers count as memory.
     pub rows: bool,
-    /// Whether nobody shows what the nodes of the plan have measured.
+    /// Whether the metrics of the plan are dropped, because nobody shows them.
     pub no_measures: bool,
 }
 
@@ -44,16 +44,16 @@ pub struct Kept {
 pub struct Computed {
     /// The batches, by partition.
     pub partitions: Vec<Vec<RecordBatch>>,
-    /// What the nodes of the plan have measured, from above.
+    /// The metrics of the nodes of the plan, from the top.
     pub measured: Vec<Option<MetricsSet>>,
     /// The plan, if it is kept.
     pub plan: Option<Arc<dyn ExecutionPlan>>,
-    /// What readers have computed from the rows.
+    /// The values that readers have computed from the rows.
     pub values: ProjectionCache,
     _reservation: MemoryReservation,
 }
 
-/// What it took to compute the rows, in all executions of a plan.
+/// The metrics of computing the rows, over all executions of a plan.
 #[derive(Debug, Clone)]
 pub struct Costs {
     rows: Count,
@@ -72,22 +72,22 @@ impl Costs {
     }
 }
 
-/// What it takes to compute the rows, without the readers that wait for them.
+/// The computation of the rows, independent of the readers that wait for them.
 pub struct Computation {
     /// The plan, which nobody else executes.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// What it computes.
+    /// The output of the plan.
     pub layout: Layout,
-    /// What accounts for the rows.
+    /// The memory of the rows.
     pub reservation: MemoryReservation,
-    /// Where the time is noted.
+    /// The metrics.
     pub costs: Costs,
-    /// The execution that the rows are of.
+    /// The context of the execution.
     pub context: Arc<TaskContext>,
 }
 
 impl Computation {
-    /// Computes the rows of all partitions side by side.
+    /// Computes the rows of all partitions in parallel.
     pub async fn run(self) -> Result<Arc<Computed>> {
         let Self { plan, layout, reservation, costs, context } = self;
         let start = Instant::now();
@@ -149,7 +149,7 @@ async fn collect(
     Ok((batches, reservation))
 }
 
-/// Returns what the nodes of a plan have measured, from above.
+/// Collects the metrics of the nodes of a plan, from the top.
 fn measured(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<Option<MetricsSet>>> {
     let mut found = vec![];
     plan.apply(|node| {

@@ -1,14 +1,16 @@
 //! Physical nodes of our own. They import nothing of this crate, and other processes do not know them.
 //!
-//! - [`SharedScanExec`] reads a relation that is computed once. Projections above several readers share what they
-//!   call functions for: [`share_projections()`].
-//! - [`UniqueRowsExec`] passes rows on, and fails if the number of a row comes twice.
-//! - [`RecursiveTapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
-//!   iteration reads by [`BatchScanExec`] what it is given. Of the iterations all are kept or some (`tape`, `checkpoints`). Those between are
-//!   computed again, from plans that give the same rows each time: [`PreserveOrder`]. Of one that has come to a fixed point, the last
-//!   iteration is kept (`ends`) and gone back through again and again (`fixed_point`). Projections of iterations measure nothing: [`WithoutMetrics`].
-//! - [`ObservedExec`] reads the rows of a step of a recursive query, and tells an observer of them.
-//! - [`shutdown_observers`] ends that for good.
+//! - [`SharedScanExec`] reads a relation that is computed once. Projections above several readers share expressions
+//!   with function calls: [`share_projections()`].
+//! - [`UniqueRowsExec`] passes rows on, and fails if a row number occurs twice.
+//! - [`RecursiveTapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] propagates cotangents
+//!   back through them. In both, the plan of one iteration reads its input rows by a [`BatchScanExec`]. All iterations
+//!   are kept, or some (`tape`, `checkpoints`). The others are computed again, from plans that give the same rows each
+//!   time ([`PreserveOrder`]). For a query that has converged to a fixed point, only the last iteration is kept
+//!   (`ends`), and the adjoint iterates on it (`fixed_point`). Projections in iterations have no metrics
+//!   ([`WithoutMetrics`]).
+//! - [`ObservedExec`] scans the work table of a recursive query, and notifies an observer of each step.
+//!   [`shutdown_observers`] stops all notifications.
 
 mod adjoint;
 mod batch;

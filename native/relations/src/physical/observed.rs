@@ -1,4 +1,4 @@
-//! Reads the rows of a step of a recursive query, and tells an observer of them.
+//! Scans the work table of a recursive query, and notifies an observer of each step.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -16,9 +16,10 @@ use super::batch::projected;
 use super::observer_guard::told;
 use crate::version::without_expressions;
 
-/// Whoever wants to know what a recursive query computes while it runs.
+/// Watches the steps of recursive queries while they run.
 pub trait Observer: Send + Sync {
-    /// Is told of the rows of a step of the recursive query called `query`, before the next step begins. Step 0 is the static term.
+    /// Receives the rows of a step of the recursive query called `query`, before the next step begins. Step 0 is the
+    /// static term.
     ///
     /// # Errors
     ///
@@ -52,7 +53,7 @@ impl Observed {
         Ok(Self { observer, shown, schema })
     }
 
-    /// Tells the observer of the rows of a step.
+    /// Notifies the observer of the rows of a step.
     ///
     /// # Errors
     /// Those of the observer.
@@ -62,7 +63,7 @@ impl Observed {
     }
 }
 
-/// Reads a work table and tells an observer of the rows once they have been read.
+/// Scans a work table, and notifies an observer of the rows once they have been read.
 pub struct ObservedExec {
     query: String,
     observer: Arc<dyn Observer>,
@@ -126,7 +127,7 @@ impl ExecutionPlan for ObservedExec {
         let (Some(input), true) = (children.pop(), children.is_empty()) else {
             return internal_err!("ObservedExec has one input");
         };
-        // A recursive query makes its recursive term anew for every step, which is counted across them.
+        // A recursive query resets its recursive term for every step, so the copies share the counter.
         Ok(Arc::new(Self {
             query: self.query.clone(),
             observer: Arc::clone(&self.observer),

@@ -1,4 +1,4 @@
-//! The calls to observers, which another language may have to see ended before it ends itself.
+//! Guards calls to observers in another language, whose interpreter may have to wait for them before it shuts down.
 
 use datafusion_common::Result;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::lock::locked;
 
-/// For how long the end of an interpreter waits for the calls that it is in.
+/// The time that the shutdown of an interpreter waits for calls in flight.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The calls of a process.
@@ -14,7 +14,7 @@ static CALLS: Calls = Calls { state: Mutex::new(State { running: 0, are_over: fa
 
 struct Calls {
     state: Mutex<State>,
-    /// Told when a call has ended.
+    /// Notified when a call has returned.
     ended: Condvar,
 }
 
@@ -29,7 +29,7 @@ impl Calls {
     }
 }
 
-/// Runs a call to an observer, unless observers are not called any more.
+/// Calls an observer, unless observers have been shut down.
 ///
 /// # Errors
 /// Those of the call.
@@ -45,7 +45,7 @@ pub fn told(call: impl FnOnce() -> Result<()>) -> Result<()> {
     {
         let mut state = CALLS.state();
         if state.are_over {
-            // An error would wake whoever waits for the query, while the interpreter ends.
+            // An error would wake a thread that waits for the query while the interpreter shuts down.
             return Ok(());
         }
         state.running += 1;
@@ -54,8 +54,8 @@ pub fn told(call: impl FnOnce() -> Result<()>) -> Result<()> {
     call()
 }
 
-/// Has no observer called any more, and waits for the calls that are running, no longer than five seconds. A language whose interpreter
-/// ends calls it first: a thread that came back to it then would be torn off within this library.
+/// Stops all calls to observers, and waits up to five seconds for those in flight. A language calls it before its
+/// interpreter shuts down: a thread that returned to the interpreter afterwards would be killed within this library.
 pub fn shutdown_observers() {
     let mut state = CALLS.state();
     state.are_over = true;

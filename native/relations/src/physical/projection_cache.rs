@@ -1,4 +1,4 @@
-//! Projections of the rows of a relation, which several readers may have computed alike.
+//! Shares function calls between the projections of several readers of one relation.
 
 use arrow::array::ArrayRef;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -21,7 +21,7 @@ use super::projection_registry::Value;
 use super::shared_scan::SharedScanExec;
 use crate::version::{statistics, without_expressions};
 
-/// Returns a plan whose projections of rows of relations compute what they call functions for once for all of them.
+/// Rewrites the projections over shared relations to evaluate each expression with function calls once for all readers.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
@@ -35,10 +35,10 @@ pub fn share_projections(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executi
     Ok(shared.data)
 }
 
-/// A [`ProjectionExec`] over the rows of a relation, which shares what it calls functions for with other readers.
+/// A [`ProjectionExec`] over a shared relation that caches expressions with function calls for all readers.
 #[derive(Debug)]
 struct CachedProjectionExec {
-    /// The projection that it stands for.
+    /// The projection that it replaces.
     projection: Arc<dyn ExecutionPlan>,
     input: Arc<dyn ExecutionPlan>,
     columns: Arc<[Asking]>,
@@ -53,7 +53,7 @@ struct Asking {
 }
 
 impl CachedProjectionExec {
-    /// Returns what a node is, if it is a projection of the rows of a relation that calls a function.
+    /// Converts a node, if it is a projection over a shared relation with function calls.
     fn of(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(None) };
         let Some(reader) = reader(projection.input()) else { return Ok(None) };
@@ -93,7 +93,8 @@ fn is_called(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     Ok(calls && is_of_row)
 }
 
-/// Returns an expression over the columns of a reader as one over those of the relation, which have no names here: readers have their own.
+/// Rewrites an expression over the columns of a reader as one over those of the relation. The columns have no names,
+/// since each reader has its own.
 fn over_relation(expr: &Arc<dyn PhysicalExpr>, reader: &SharedScanExec) -> Result<Arc<dyn PhysicalExpr>> {
     let of_relation = Arc::clone(expr).transform(|part| {
         let Some(read) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };

@@ -1,7 +1,7 @@
-//! ProjectionCache that several readers of a relation compute from its rows.
+//! Expressions over the rows of a relation that several readers evaluate, and their cached values.
 //!
-//! `1 / (1 + exp(-s))` over the sums of a layer is what the next layer reads, and what the derivatives of both read again. Each reader
-//! would compute it for itself, from the same rows.
+//! The next layer of a network reads `1 / (1 + exp(-s))` over the sums `s` of a layer, and the derivatives of both read
+//! it again. Without a cache, each reader would evaluate it for the same rows.
 
 use arrow::array::ArrayRef;
 use datafusion_common::Result;
@@ -22,12 +22,12 @@ pub struct Value {
     readers: AtomicUsize,
 }
 
-/// The values that readers ask a relation for, by expressions over its columns.
+/// The expressions over the columns of a relation that readers evaluate.
 #[derive(Debug, Default)]
 pub struct ProjectionRegistry(Mutex<HashMap<Arc<dyn PhysicalExpr>, Arc<Value>>>);
 
 impl ProjectionRegistry {
-    /// Returns the value that an expression over the columns of the relation has, for one reader more.
+    /// Registers a further reader of an expression over the columns of the relation.
     pub fn value(&self, expr: Arc<dyn PhysicalExpr>) -> Arc<Value> {
         let mut known = locked(&self.0);
         let number = known.len();
@@ -61,13 +61,14 @@ struct Computed {
 }
 
 impl ProjectionCache {
-    /// None yet. They are accounted for with the rows, whose reservation this is, and shown with them.
+    /// Creates an empty cache. `rows` is the reservation of the rows, which also accounts for the values, and `held`
+    /// the metric of both.
     pub fn new(rows: &MemoryReservation, held: Gauge) -> Self {
         Self { places: Mutex::default(), reservation: rows.new_empty(), held, rows: rows.size() }
     }
 
-    /// Returns a value of the rows of a batch, which is computed unless another reader has done so. Each reader asks for it once. It is
-    /// kept until the last one has, if there is memory.
+    /// Returns a value for the rows of a batch, and computes it unless another reader has done so. Each reader calls
+    /// this once. The value is kept until the last reader has called, if there is enough memory.
     ///
     /// # Errors
     /// Those of the computation.

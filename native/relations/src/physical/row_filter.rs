@@ -1,4 +1,4 @@
-//! Which rows of all iterations of a recursive query are read.
+//! The union of the filters of all readers of a recursive query's iterations.
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::lock::locked;
 
-/// The conditions of those who read rows. Each reader says what it reads before the rows are computed.
+/// The filters of the readers. Each reader registers its filter before the rows are computed.
 #[derive(Debug, Default)]
 pub struct ReaderFilters(Mutex<Conditions>);
 
 #[derive(Debug)]
 enum Conditions {
-    /// Somebody reads all rows.
+    /// A reader reads all rows.
     All,
-    /// A row for which no condition holds is read by nobody.
+    /// Every reader has a filter. A row that passes none of them is not read.
     Any(Vec<Arc<dyn PhysicalExpr>>),
 }
 
@@ -33,7 +33,7 @@ impl ReaderFilters {
         locked(&self.0)
     }
 
-    /// Somebody reads the rows for which a condition holds, or all.
+    /// Registers a reader of the rows that pass a filter, or of all rows.
     pub fn read_by(&self, condition: Option<Arc<dyn PhysicalExpr>>) {
         let mut conditions = self.conditions();
         match (&mut *conditions, condition) {
@@ -43,7 +43,7 @@ impl ReaderFilters {
         }
     }
 
-    /// Returns the rows of a batch that somebody reads.
+    /// Returns the rows of a batch that pass the filter of a reader.
     pub fn of(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let known = match &*self.conditions() {
             Conditions::All => return Ok(batch),

@@ -1,4 +1,4 @@
-//! Plans that give the same rows in the same order each time.
+//! Makes plans deterministic: they give the same rows in the same order each time.
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::config::ConfigOptions;
@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 use crate::version::without_expressions;
 
-/// Gives the rows of the partitions of its input, one after the other.
+/// Reads the partitions of its input one after the other.
 ///
-/// [`CoalescePartitionsExec`] gives them as they come, in another order each time, and so a sum over them is another one in its last
-/// digits.
+/// [`CoalescePartitionsExec`] merges them as they arrive, in a different order each time, so a sum over them may differ
+/// in its last digits.
 #[derive(Debug)]
 pub struct SequentialCoalesceExec {
     input: Arc<dyn ExecutionPlan>,
@@ -31,7 +31,7 @@ pub struct SequentialCoalesceExec {
 }
 
 impl SequentialCoalesceExec {
-    /// Creates the rows of an input in one partition.
+    /// Creates the node over an input.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(input.schema()),
@@ -79,7 +79,8 @@ impl ExecutionPlan for SequentialCoalesceExec {
     }
 }
 
-/// Has partitions read one after the other, and rows that are equal in an order merged in the order of their partitions.
+/// The rule that reads partitions one after the other, and merges rows that are equal in an order in the order of their
+/// partitions.
 #[derive(Debug)]
 pub struct PreserveOrder;
 

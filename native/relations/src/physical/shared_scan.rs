@@ -1,4 +1,4 @@
-//! Reads a relation that is computed once.
+//! Scans of a shared relation: the first reader of an execution computes the rows, and the others wait for them.
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::stats::Precision;
@@ -29,7 +29,7 @@ use super::materialize::{Computation, Computed, Costs, Kept, Layout};
 use super::projection_registry::ProjectionRegistry;
 use crate::version::{statistics, without_expressions};
 
-/// What the readers of a relation have in common.
+/// The state that the readers of a relation share.
 #[derive(Debug)]
 pub struct Shared {
     name: String,
@@ -38,32 +38,32 @@ pub struct Shared {
     partitions: usize,
     plan: Mutex<Plan>,
     rows: Mutex<Execution>,
-    /// Statistics of the rows, of all and of partitions. Optimizer rules ask for those of each reader again and again, and to
-    /// compute them asks all relations below.
+    /// The statistics of all rows, and of partitions. They are cached because optimizer rules request them for each
+    /// reader, and computing them requests the statistics of all relations below.
     statistics: Mutex<HashMap<Option<usize>, Arc<Statistics>>>,
     costs: Costs,
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// Which relation it is.
+/// The identity of a relation, and the frame to which it is bound.
 #[derive(Debug, Clone)]
 struct Scope {
     id: Id,
-    /// What the plan is bound to, if it reads rows that are given.
+    /// The frame to which the plan is bound, if it reads input rows.
     frame: Option<Weak<dyn BindInputs>>,
-    /// What the rows are given under that it reads.
+    /// The identifiers of the input rows that it reads.
     reads: OnceLock<Vec<Id>>,
-    /// What readers compute from the rows, in all frames.
+    /// The expressions that readers evaluate over the rows, in all frames.
     projections: Arc<ProjectionRegistry>,
 }
 
-/// What computes the rows.
+/// The plan that computes the rows.
 #[derive(Debug)]
 struct Plan {
     node: Arc<dyn ExecutionPlan>,
-    /// Why the plan could not be given the working table of a recursive query.
+    /// The error of assigning the work table of a recursive query to the plan.
     failed: Option<Arc<DataFusionError>>,
-    /// The working tables that it has been given: every reader hands them on.
+    /// The work tables that have been assigned to it. Every reader passes them on.
     states: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -96,28 +96,28 @@ impl Shared {
         }
     }
 
-    /// Returns the same relation, of which more is kept than its rows, or less.
+    /// Sets the retention of the relation.
     pub fn with_kept(mut self, kept: Kept) -> Self {
         self.layout.kept = kept;
         self
     }
 
-    /// Returns what computes the rows.
+    /// Returns the plan that computes the rows.
     pub fn plan(&self) -> Arc<dyn ExecutionPlan> {
         Arc::clone(&locked(&self.plan).node)
     }
 
-    /// Returns the same relation in all frames.
+    /// Returns the identifier, which the relation has in all frames.
     pub fn id(&self) -> Id {
         self.scope.id
     }
 
-    /// Returns what readers compute from the rows.
+    /// Returns the expressions that readers evaluate over the rows.
     pub fn projections(&self) -> &ProjectionRegistry {
         &self.scope.projections
     }
 
-    /// Returns what the rows are given under that it is computed from.
+    /// Returns the identifiers of the input rows from which it is computed.
     pub fn reads(&self) -> &[Id] {
         self.scope.reads.get_or_init(|| {
             let mut reads = vec![];
@@ -136,7 +136,7 @@ impl Shared {
         })
     }
 
-    /// Returns the same relation computed from the rows that a frame is given. Whoever made the frame holds it.
+    /// Returns the relation computed from the input rows of a frame. The caller keeps the frame alive.
     pub fn bound_to(&self, frame: Weak<dyn BindInputs>) -> Self {
         let kept = Kept { no_measures: true, ..self.layout.kept };
         Self {
@@ -170,7 +170,8 @@ impl Shared {
         Ok(statistics)
     }
 
-    /// Hands the working table of a recursive query on to the plan, whose scan of it is hidden from the plan around.
+    /// Assigns the work table of a recursive query to the plan. The outer plan cannot, since the scan of it is hidden
+    /// here.
     fn assign(&self, state: &Arc<dyn Any + Send + Sync>) {
         {
             let states = &mut locked(&self.plan).states;
@@ -187,7 +188,7 @@ impl Shared {
         match assigned {
             Ok(assigned) if assigned.transformed => plan.node = assigned.data,
             Ok(_) => {}
-            // Whoever assigns the table takes every answer for success. The error is given when the plan is executed.
+            // The caller cannot receive an error. It is returned when the plan is executed.
             Err(error) => plan.failed = Some(Arc::new(error)),
         }
     }
@@ -214,7 +215,7 @@ impl Shared {
         debug_assert!(visited.is_ok(), "the closure never fails");
     }
 
-    /// Returns the plan in the state in which nothing has been executed.
+    /// Returns the plan in its initial state.
     fn unexecuted(&self) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(frame) = &self.scope.frame {
             let Some(frame) = frame.upgrade() else {
@@ -254,7 +255,7 @@ impl Shared {
         Ok(computing)
     }
 
-    /// Returns the plan as `EXPLAIN` shows it, with what its nodes have measured if it has been executed.
+    /// Formats the plan as `EXPLAIN` shows it, with the metrics of its nodes if it has been executed.
     fn lines(&self) -> String {
         let computed = locked(&self.rows).computing.as_ref().and_then(|computing| computing.peek().cloned());
         let measured = computed.and_then(Result::ok).map(|computed| computed.measured.clone()).unwrap_or_default();
@@ -264,8 +265,8 @@ impl Shared {
     }
 }
 
-/// Returns whether a plan has one row, as an aggregate without groups has. DataFusion takes one that is computed in one step for as many
-/// rows as it reads, and would go through the rows of a product once for each row that the value stands beside.
+/// Returns whether a plan has one row, as an aggregation without keys has. DataFusion estimates as many rows as the
+/// aggregation reads if it has a single stage, and would pick the wrong build side for a cross join.
 fn is_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match (plan.downcast_ref::<AggregateExec>(), plan.children().as_slice()) {
         (Some(aggregate), _) => {
@@ -303,8 +304,8 @@ fn add_lines(
 
 /// A reader of a shared relation.
 ///
-/// The plan of the relation is no child of any reader, although `EXPLAIN` shows it below the first one. It is planned and optimised
-/// already, and as a child it would belong to one reader where it is all readers' own:
+/// The plan of the relation is not a child of any reader, although `EXPLAIN` shows it below the first one. It is
+/// planned and optimized already. As a child it would belong to one reader, but all readers share it:
 ///
 /// - An optimizer that changes the number of its partitions for the one reader changes what the others have been planned with, and
 ///   one that takes the reader away takes the plan away.
@@ -320,8 +321,8 @@ pub struct SharedScanExec {
     projection: Vec<usize>,
     /// Whether it shows the plan of the relation, and what computing it has taken.
     shows_plan: bool,
-    /// Whether it is in a plan that is executed, and not in the one that is shown. Nodes of DataFusion describe what they read when they
-    /// begin, for its log, and each would describe all that is computed below it.
+    /// Whether it is in a plan that is executed, and not in the one that is shown. Nodes of DataFusion log their inputs
+    /// when they start, and each would format the whole plan of the relation.
     is_executed: bool,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
@@ -347,7 +348,7 @@ impl SharedScanExec {
         Ok(Self { shared, projection, shows_plan, is_executed: false, metrics, properties: Arc::new(properties) })
     }
 
-    /// Returns what it reads.
+    /// Returns the shared state of the relation.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -373,8 +374,8 @@ impl SharedScanExec {
         Self { is_executed: true, ..self.measuring_anew() }
     }
 
-    /// Returns the same reader, which has not measured anything yet. One that went on would keep the measures of every
-    /// iteration of a recursive query.
+    /// Returns the reader with new metrics. Otherwise it would keep the metrics of every iteration of a recursive
+    /// query.
     fn measuring_anew(&self) -> Self {
         Self { metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }
     }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 /// Sums of cotangents of the rows of one relation. One that is NULL contributes nothing, and a sum of nothing is NULL.
 #[derive(Debug, Clone)]
 pub struct Sums {
-    /// By the number of a row, which are nearly dense: whether it is there, and its sums.
+    /// Whether there is a row of each number. The numbers are nearly dense.
     there: Vec<bool>,
-    /// By column.
+    /// The sums by column and row.
     sums: Vec<Vec<Option<f64>>>,
 }
 
 impl Sums {
-    /// No rows, with so many columns.
+    /// Creates sums without rows, with so many columns.
     pub fn new(width: usize) -> Self {
         Self { there: vec![], sums: vec![vec![]; width] }
     }
@@ -32,7 +32,8 @@ impl Sums {
             + self.sums.iter().map(|column| column.capacity() * size_of::<Option<f64>>()).sum::<usize>()
     }
 
-    /// Adds cotangents that stand in columns behind that which numbers the rows. The number of a row is counted from `first` on.
+    /// Adds the cotangents of a batch. Column `numbers` numbers the rows, counted from `first`, and the columns after
+    /// it have cotangents.
     pub fn add(&mut self, batch: &RecordBatch, numbers: usize, first: u64) -> Result<()> {
         let rows = as_uint64_array(batch.column(numbers))?;
         let positions: Vec<_> = rows.iter().map(|row| usize::try_from(row?.checked_sub(first)?).ok()).collect();
@@ -56,7 +57,7 @@ impl Sums {
         self.sums.iter().map(|sums| sums.iter().flatten().fold(0.0, larger)).collect()
     }
 
-    /// Returns the same with nothing in columns that are not kept.
+    /// Clears the columns that are not kept.
     pub fn only(mut self, is_kept: impl Fn(usize) -> bool) -> Self {
         for (_, sums) in self.sums.iter_mut().enumerate().filter(|(column, _)| !is_kept(*column)) {
             sums.fill(None);
@@ -64,7 +65,7 @@ impl Sums {
         self
     }
 
-    /// Returns the same of other rows: what is of row `n` is of row `to[n]`.
+    /// Moves the sums of row `n` to row `to[n]`.
     pub fn moved(&self, to: &UInt64Array) -> Result<Self> {
         let mut moved = Self::new(self.sums.len());
         moved.resize(to.len());
@@ -99,7 +100,7 @@ impl Sums {
         self.sums.iter().zip(&other.sums).all(is_same)
     }
 
-    /// Has room for so many rows at least.
+    /// Makes room for so many rows.
     fn resize(&mut self, rows: usize) {
         if self.there.len() < rows {
             self.there.resize(rows, false);

@@ -1,4 +1,4 @@
-//! Checking that rows come once.
+//! Asserts that row numbers are unique.
 
 use arrow::array::UInt64Array;
 use arrow::datatypes::SchemaRef;
@@ -22,7 +22,7 @@ use super::batch::projected;
 use super::lock::locked;
 use crate::version::{statistics, without_expressions};
 
-/// Passes rows on, and fails if the number of a row comes twice in all partitions of one execution.
+/// Passes rows on, and fails if a row number occurs twice within all partitions of one execution.
 ///
 /// It takes a bit for each row, for which the session's pool accounts. A NULL is no number, and may come any number of times.
 #[derive(Debug)]
@@ -37,11 +37,11 @@ pub struct UniqueRowsExec {
     properties: Arc<PlanProperties>,
 }
 
-/// What the partitions of one execution have in common.
+/// The state that the partitions of one execution share.
 #[derive(Debug, Default)]
 struct Execution {
     context: Weak<TaskContext>,
-    /// The partitions that have been asked for. One that is asked for again belongs to another execution.
+    /// The partitions that have been requested. A partition that is requested again belongs to another execution.
     begun: HashSet<usize>,
     seen: Option<Arc<Mutex<Seen>>>,
 }
@@ -66,7 +66,7 @@ impl UniqueRowsExec {
         }
     }
 
-    /// Returns what has been seen in the execution that a partition is of.
+    /// Returns the numbers that have been seen in the execution of a partition.
     fn seen(&self, partition: usize, context: &Arc<TaskContext>) -> Arc<Mutex<Seen>> {
         let mut execution = locked(&self.execution);
         let is_same = std::ptr::eq(execution.context.as_ptr(), Arc::as_ptr(context));
@@ -149,7 +149,7 @@ impl ExecutionPlan for UniqueRowsExec {
     }
 }
 
-/// So many numbers stand side by side in memory.
+/// The number of row numbers in one chunk of memory.
 const CHUNK: u64 = 1 << 16;
 
 /// A bit for each number from a multiple of [`CHUNK`] on.
@@ -167,7 +167,7 @@ impl Seen {
         Self { chunks: HashMap::new(), reservation }
     }
 
-    /// Notes numbers. Gives the first that has been noted before, after which no others are.
+    /// Records numbers. Returns the first that has been recorded before, and stops there.
     fn first_known(&mut self, numbers: &UInt64Array) -> Result<Option<u64>> {
         let mut numbers = numbers.iter().flatten().peekable();
         while let Some(chunk) = numbers.peek().map(|number| number / CHUNK) {
