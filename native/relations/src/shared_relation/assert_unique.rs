@@ -1,4 +1,4 @@
-//! Relations whose rows have numbers, each of which must come once.
+//! Asserts that the row numbers of a relation are unique.
 
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, Result};
@@ -12,8 +12,8 @@ use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::source_column;
 
-/// Returns the rows of a plan, of which an execution checks that each number in a column of `UInt64` comes once. The plan has
-/// the same columns as before, and is planned as a whole. Where it can be seen that numbers come once, it stays as it is.
+/// Wraps a plan in a check that each number in a column of `UInt64` occurs once when it is executed. The result has the
+/// same columns, and is planned as one unit. A plan whose numbers are provably unique stays as it is.
 ///
 /// ```text
 /// Projection: a.∂row, cotangent          ->      TableScan: ∂cotangents                EXPLAIN shows UniqueRowsExec: row=∂row
@@ -32,7 +32,7 @@ pub fn each_row_once(plan: LogicalPlan, row: &Column, names: &mut Names) -> Resu
     under_names_of(&schema, relation.scan()?)
 }
 
-/// Returns the plan, and those of the shared relations in it, without these checks.
+/// Removes these checks from a plan and from the shared relations in it.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
@@ -48,8 +48,8 @@ pub fn unchecked(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Returns whether each value of a column comes once by the nodes alone: it is the only key of groups, or the number of the
-/// rows of a relation, below nodes that repeat no row.
+/// Returns whether the values of a column are provably unique: it is the only key of groups, or numbers the rows of a
+/// relation, below nodes that repeat no row.
 fn comes_once(plan: &LogicalPlan, position: usize) -> Result<bool> {
     match plan {
         LogicalPlan::Aggregate(aggregate) => Ok(position == 0

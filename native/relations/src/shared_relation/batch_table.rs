@@ -1,4 +1,4 @@
-//! Tables whose rows are given while a plan is executed.
+//! Tables whose rows are bound while a plan is executed.
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::physical::{BatchScanExec, Id};
 
-/// A table whose rows are given to each iteration of a recursive query.
+/// The input table of the iterations of a recursive query. Each iteration is executed with other rows.
 #[derive(Debug, Clone)]
 pub struct Given {
     name: String,
@@ -26,7 +26,7 @@ impl Given {
         Self { name: name.into(), id: Id::next(), schema }
     }
 
-    /// Returns what its rows are given under.
+    /// Returns the identifier of the rows.
     pub fn id(&self) -> Id {
         self.id
     }
@@ -36,7 +36,7 @@ impl Given {
         &self.schema
     }
 
-    /// Returns the same rows with columns behind those that they have, which whoever reads these does not see.
+    /// Returns the table with further columns after its own. Scans of the original table do not see them.
     pub fn with_further(&self, fields: impl IntoIterator<Item = Field>) -> Self {
         let further = fields.into_iter().map(Arc::new);
         let schema = Schema::new(self.schema.fields().iter().cloned().chain(further).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Random numbers that several readers of a relation have to have alike.
+//! Random numbers that must be the same for several readers of a relation.
 //!
 //! ```sql
 //! WITH noise AS MATERIALIZED (SELECT k, random() AS r FROM w), loss AS (SELECT SUM(w.val * r) AS l FROM w JOIN noise ON noise.k = w.k)

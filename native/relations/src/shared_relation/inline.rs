@@ -1,4 +1,4 @@
-//! Plans without shared relations, which compute each of them wherever it is read.
+//! Inlines shared relations: each reader then computes the relation itself.
 
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Result, plan_err};
@@ -11,7 +11,7 @@ use crate::vocabulary::names::with_columns;
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::work_table::is_work_table;
 
-/// Returns the plan with every shared relation written out where it is read, so that it has nodes of DataFusion alone.
+/// Inlines every shared relation of a plan. The result has nodes of DataFusion alone.
 ///
 /// ```text
 /// TableScan: ∂rows        ->      Projection: val, row_number() OVER (ORDER BY val) AS ∂row
@@ -68,13 +68,12 @@ impl Relations {
     /// Returns the rows of a relation, with their numbers if it has them.
     fn rows_of(&mut self, relation: &SharedRelation) -> Result<LogicalPlan> {
         let plan = self.inline_shared_relations(relation.plan().clone())?;
-        // What is handed on to its reader is not found again by anybody.
+        // No other reader has to find the rows of a relation that is read once.
         if relation.is_read_once() { Ok(plan) } else { repeatable(plan, relation.number()) }
     }
 }
 
-/// Returns the plan with every shared relation written out where it is read, to be looked at alone: the numbers of rows are 0 in
-/// it, and nothing is refused.
+/// Inlines every shared relation of a plan for analysis only: row numbers are 0 in the result, and nothing is refused.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
@@ -87,10 +86,10 @@ pub fn inline_for_analysis(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(written.data)
 }
 
-/// So many nodes DataFusion plans in some seconds.
+/// The limit of an inlined plan. DataFusion plans so many nodes in some seconds.
 const MOST_NODES: usize = 10_000;
 
-/// Returns a plan with the CTEs and views that are shared relations written out where they are read, though not in subqueries.
+/// Inlines the CTEs and views of a plan that are shared relations, except in subqueries.
 ///
 /// # Errors
 /// If that is too large, or the plan cannot be put together again.
@@ -110,7 +109,7 @@ pub fn common_inlined(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Refuses a plan that is too large when it is written out: a relation that reads another one twice doubles it.
+/// Refuses a plan that is too large once it is inlined: a relation that reads another one twice doubles it.
 fn check_size(plan: &LogicalPlan) -> Result<()> {
     let nodes = nodes_of(plan, &mut vec![])?;
     if nodes > MOST_NODES {
@@ -123,7 +122,7 @@ fn check_size(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// Returns how many nodes a plan has once it is written out, by those of relations that are known.
+/// Counts the nodes of a plan once it is inlined. `known` caches the counts of relations.
 #[recursive::recursive]
 fn nodes_of(plan: &LogicalPlan, known: &mut Vec<(Arc<SharedRelation>, usize)>) -> Result<usize> {
     let mut nodes = 0_usize;

@@ -1,4 +1,4 @@
-//! Plans that are planned apart from what reads them.
+//! Isolated joins: joins that are planned as plans of their own.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{JoinType, Result};
@@ -11,9 +11,9 @@ use super::relation::SharedRelation;
 use crate::vocabulary::names::{Names, columns, named, under_names_of};
 use crate::vocabulary::nodes::any_part;
 
-/// Returns the rows of a join of shared relations, planned apart from what reads them, so that `xql_contraction` finds the joins in it.
-/// The plan has the same columns as before. One that reads other tables stays, as a condition above it may reach these, and so does a
-/// full join.
+/// Isolates a join of shared relations: plans it as a plan of its own, in which `xql_contraction` finds the joins. The
+/// result has the same columns. A plan that reads other tables stays, since a condition above it may be pushed down to
+/// these. A full join also stays.
 ///
 /// ```text
 /// Left Join: a.∂row = b.∂row             ->      TableScan: ∂joined                EXPLAIN shows UniqueKeyJoinExec: on=[∂row of 0 = ∂row of 1]
@@ -31,7 +31,7 @@ pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<
     under_names_of(&schema, relation.scan()?).map(Transformed::yes)
 }
 
-/// Returns a plan, and its subqueries, with joins that are planned apart where they were before: a node above that has calls, too, looks into
+/// Restores isolated joins in a plan and its subqueries, since a node above with calls of its own has to look into
 /// them.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ fn reads_relations_alone(plan: &LogicalPlan) -> Result<bool> {
         let is_of_another = |expr: &Expr| expr.contains_outer() || has_subquery(expr) || is_volatile(expr);
         reads_others |= match node {
             LogicalPlan::TableScan(scan) => SharedRelation::scanned(scan).is_none(),
-            // Rows that stand after one another are to become a union.
+            // `crate::disjoint` rewrites full joins as unions.
             LogicalPlan::Join(join) if join.join_type == JoinType::Full => true,
             LogicalPlan::Projection(_)
             | LogicalPlan::Filter(_)

@@ -1,4 +1,4 @@
-//! Nodes for the iterations of a recursive query that are kept, and for their adjoint.
+//! Logical nodes for the kept iterations of a recursive query (the tape), and for their adjoint.
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -30,28 +30,28 @@ pub struct Iterations {
     /// The name of the recursive query.
     name: String,
     kind: Kind,
-    /// What an iteration is given.
+    /// The input table of an iteration.
     given: Given,
     inputs: Vec<LogicalPlan>,
     schema: DFSchemaRef,
     /// The columns of the query under their own names.
     columns: SchemaRef,
-    /// The positions of those that cotangents are of, if these are carried back.
+    /// For an adjoint, the positions of the columns that have cotangents.
     varying: Vec<usize>,
 }
 
-/// What is done with the iterations.
+/// The direction of the iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
-    /// They are run.
+    /// Forward: the iterations are computed and kept.
     Tape,
-    /// Cotangents are carried back through them.
+    /// Backward: cotangents are propagated through them.
     Adjoint,
 }
 
 impl Iterations {
-    /// Returns the rows of all iterations. `start` are the first rows, and `step` those after the rows that are given; both have
-    /// one more column, which numbers them. `query` is what an observer is told of them by.
+    /// Creates the rows of all iterations. `start` computes the first rows, and `step` the rows after the input rows.
+    /// Both have one more column, which numbers them. An observer gets them under the name of `query`.
     pub fn tape(
         query: &RecursiveQuery,
         work: Given,
@@ -91,12 +91,12 @@ impl Iterations {
         &self.name
     }
 
-    /// Returns what an iteration is given.
+    /// Returns the input table of an iteration.
     pub fn given(&self) -> &Given {
         &self.given
     }
 
-    /// Returns what they are computed from: [`tape`](Self::tape) has two, and [`adjoint`](Self::adjoint) three.
+    /// Returns the inputs: [`tape`](Self::tape) has two, and [`adjoint`](Self::adjoint) three.
     pub fn inputs(&self) -> &[LogicalPlan] {
         &self.inputs
     }
@@ -106,7 +106,7 @@ impl Iterations {
         self.schema.fields().iter().cloned().collect()
     }
 
-    /// Returns the same of other inputs, with these columns.
+    /// Returns the node over other inputs, with these columns.
     pub fn with(&self, given: Given, inputs: Vec<LogicalPlan>, fields: Vec<FieldRef>) -> Result<LogicalPlan> {
         let schema = Arc::new(DFSchema::try_from(Schema::new(fields))?);
         Ok(Self { given, inputs, schema, ..self.clone() }.plan())
@@ -144,7 +144,7 @@ impl Iterations {
         Ok(Arc::new(RecursiveTapeExec::new(query, [start, step])))
     }
 
-    /// Returns the physical plan of what goes back through iterations, whose rows `tape` reads.
+    /// Returns the physical plan of the adjoint of iterations, whose rows `tape` reads.
     ///
     /// # Errors
     /// If an input cannot be planned.
@@ -179,7 +179,7 @@ impl Iterations {
     }
 }
 
-/// Returns which iterations of a recursive query are kept.
+/// Returns the retention of the iterations of a recursive query.
 pub fn keeps(query: &str, config: &ConfigOptions) -> Keeps {
     match (fixed_points(config).tolerance(query), checkpoints(config)) {
         (Some(_), _) => Keeps::Ends,
@@ -188,8 +188,8 @@ pub fn keeps(query: &str, config: &ConfigOptions) -> Keeps {
     }
 }
 
-/// Returns a session that plans iterations, which are executed again and again. Those that are computed a second time are to give the
-/// same rows in the same order.
+/// Returns a session for planning iterations, which are executed again and again. With `in_order`, an iteration that is
+/// computed a second time gives the same rows in the same order.
 fn session_of_iterations(state: &dyn Session, in_order: bool) -> Result<SessionState> {
     let Some(state) = state.as_any().downcast_ref::<SessionState>() else {
         return internal_err!("iterations are planned by another session than that of DataFusion");

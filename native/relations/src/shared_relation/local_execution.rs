@@ -1,4 +1,4 @@
-//! Plans that only this process can execute.
+//! Detects plans that only this process can execute.
 
 use datafusion_common::Result;
 use datafusion_expr::LogicalPlan;
@@ -7,7 +7,7 @@ use super::relation::SharedRelation;
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::observed::is_observed;
 
-/// Returns whether a plan or a subquery in it reads a shared relation, or a work table that tells an observer what is read.
+/// Returns whether a plan or a subquery in it reads a shared relation, or a work table with an observer.
 ///
 /// # Errors
 /// If the plan cannot be gone through.

@@ -5,8 +5,8 @@
 //! each layer above it. [`SharedRelation`] is a table whose rows are those of a plan. [`SharedScanExec`](crate::SharedScanExec) reads it: the first reader
 //! of an execution computes the rows, all others wait for them.
 //!
-//! Only this process has the node that does so. [`inline_shared_relations()`] makes a plan without it, which computes what it reads anew for each
-//! reader.
+//! Only this process has that node. [`inline_shared_relations()`] makes a plan without it, in which each reader
+//! computes the relation itself.
 
 mod assert_unique;
 mod batch_table;

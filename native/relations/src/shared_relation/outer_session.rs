@@ -1,16 +1,17 @@
-//! Sessions that plan a part of a plan.
+//! Sessions that plan a subplan within another plan.
 
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionConfig;
 use datafusion_catalog::Session;
 use std::sync::Arc;
 
-/// The session of a plan, as one that plans a part of it has it as an extension.
+/// The session of the whole plan, as an extension of a session that plans a subplan.
 pub struct OuterSession(SessionState);
 
 impl OuterSession {
-    /// Returns the session as it plans what becomes a part of the plan around, whose physical rules come to it once more then. They do
-    /// not turn a join around that hands filters to a scan below it already, so that a part is planned without such filters.
+    /// Returns the session for planning a subplan that becomes part of another physical plan. The physical rules then
+    /// run over the subplan a second time. They do not swap the inputs of a join that pushes dynamic filters to a scan,
+    /// so dynamic filters are disabled for the subplan.
     pub fn left_to_plan_a_part(session: &dyn Session) -> Option<SessionState> {
         let whole = session.as_any().downcast_ref::<SessionState>()?;
         let mut part = whole.clone();
@@ -21,18 +22,18 @@ impl OuterSession {
         Some(part)
     }
 
-    /// Returns the session that plans the whole.
+    /// Returns the session of the whole plan.
     pub fn session(&self) -> &dyn Session {
         &self.0
     }
 
-    /// Returns the session that plans a whole, where this one plans a part of one.
+    /// Returns the session of the whole plan, if this session plans a subplan.
     pub fn of(session: &dyn Session) -> Option<Arc<Self>> {
         session.config().get_extension()
     }
 }
 
-/// Has no node hand filters to scans below it while it runs.
+/// Disables dynamic filter pushdown.
 pub fn without_dynamic_filters(config: &mut SessionConfig) {
     let options = &mut config.options_mut().optimizer;
     options.enable_join_dynamic_filter_pushdown = false;

@@ -1,4 +1,4 @@
-//! Tables whose rows are those of a plan.
+//! Shared relations: tables whose rows are computed by a plan, once per execution.
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaBuilder, SchemaRef};
 use async_trait::async_trait;
@@ -41,7 +41,7 @@ use crate::vocabulary::nodes::{any_node, draws_itself};
 use crate::vocabulary::nullable_wrapper::{marked, nullable};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
-/// A relation that several places of a plan read and one computes.
+/// A relation that is computed once and read by several places of a plan.
 #[derive(Debug)]
 pub struct SharedRelation {
     name: TableReference,
@@ -55,28 +55,29 @@ pub struct SharedRelation {
     planned: Mutex<Option<Planned>>,
 }
 
-/// What is done with the rows that the plan computes.
+/// The kinds of shared relations, by what happens to the rows that the plan computes.
 #[derive(Debug, Clone)]
 enum Kind {
-    /// They are kept for all readers.
+    /// The rows are kept for all readers.
     Kept,
-    /// They are kept for all readers, each of which is one of a CTE or view. If the readers have to have the same draws, `draws` counts the
-    /// places that draw.
+    /// The rows of a CTE or view are kept for all readers. If these must get the same random numbers, `draws` counts
+    /// the places that draw.
     Common { draws: Option<Arc<SharedDraws>> },
-    /// They are kept, with one more column that numbers them.
+    /// The rows are kept, with one more column that numbers them.
     Numbered,
-    /// They are handed on to each reader, if the column at this position has no number twice.
+    /// The rows are passed on to each reader. The execution checks that each number in the column at this position
+    /// occurs once.
     UniqueChecked(usize),
-    /// They are handed on to their only reader.
+    /// The rows are passed on to their only reader.
     Part,
-    /// They are kept for their only reader. The plan is made apart from that of the reader.
+    /// The rows are kept for their only reader, whose plan is optimized separately.
     Apart,
 }
 
-/// The physical plan of a relation, as long as a plan that is being made or executed has it.
+/// The physical plan of a relation. It lives as long as a plan that reads it.
 #[derive(Debug)]
 struct Planned {
-    /// When the execution started that it was planned for. A later one reads its tables anew.
+    /// The start of the query for which it was planned. A later query plans it again, and reads its tables again.
     started: Option<DateTime<Utc>>,
     shared: Weak<Shared>,
     /// The columns that it has, of those of the relation.
@@ -115,7 +116,7 @@ impl SharedRelation {
         Self { name, kind: Kind::Common { draws: draws_once.then(Arc::default) }, ..Self::new("", plan) }
     }
 
-    /// Returns the same with one more column that numbers the rows, in no order.
+    /// Creates a relation with one more column, `row`, that numbers the rows in no particular order.
     pub fn numbered(name: impl Into<String>, plan: LogicalPlan, row: &str) -> Self {
         let relation = Self::new(name, plan);
         let mut schema = SchemaBuilder::from(relation.schema.as_ref());
@@ -123,28 +124,29 @@ impl SharedRelation {
         Self { schema: Arc::new(schema.finish()), kind: Kind::Numbered, ..relation }
     }
 
-    /// Returns the relation that `plan` computes for each of its readers, of which an execution checks that each number in the
-    /// column at this position comes once. Its rows are not kept.
+    /// Creates a relation whose execution checks that each number in the column at this position occurs once. Its rows
+    /// are not kept.
     pub fn each_once(name: impl Into<String>, plan: LogicalPlan, position: usize) -> Self {
         Self { kind: Kind::UniqueChecked(position), ..Self::new(name, plan) }
     }
 
-    /// Returns the relation that `plan` computes for its only reader, planned apart with the columns that are read. Its rows are not kept.
+    /// Creates a relation for one reader. It is planned separately, with the columns that are read, and its rows are
+    /// not kept.
     pub fn part(name: impl Into<String>, plan: LogicalPlan) -> Self {
         Self { kind: Kind::Part, ..Self::new(name, plan) }
     }
 
-    /// Returns the relation that `plan` computes for its only reader, as a plan of its own.
+    /// Creates a relation for one reader. It is planned separately, and its rows are kept.
     pub fn apart(name: impl Into<String>, plan: LogicalPlan) -> Self {
         Self { kind: Kind::Apart, ..Self::new(name, plan) }
     }
 
-    /// Returns what `EXPLAIN` calls it.
+    /// Returns its name in `EXPLAIN`.
     pub fn name(&self) -> &str {
         self.name.table()
     }
 
-    /// Returns whether it is that of a CTE or view, whose plan says what its columns are.
+    /// Returns whether it is the relation of a CTE or view.
     pub fn is_common(&self) -> bool {
         matches!(self.kind, Kind::Common { .. })
     }
@@ -221,7 +223,7 @@ impl SharedRelation {
         Self::any_node_beside(plan, is, &mut HashSet::new())
     }
 
-    /// Returns the same without the relations that have been looked into.
+    /// Searches a plan, except for the relations that have been searched already.
     #[recursive::recursive]
     fn any_node_beside(
         plan: &LogicalPlan,
@@ -251,8 +253,7 @@ impl SharedRelation {
         Some(Arc::clone(&reader.relation))
     }
 
-    /// Returns a plan with scans of shared relations, and then those in what takes their place, replaced where there is a replacement.
-    /// Subqueries stay as they are.
+    /// Replaces scans of shared relations, and then the scans in their replacements. Subqueries stay as they are.
     ///
     /// # Errors
     /// If the plan cannot be gone through.
@@ -270,7 +271,7 @@ impl SharedRelation {
         })
     }
 
-    /// Returns what the relation is computed by.
+    /// Returns the plan that computes the rows.
     pub fn plan(&self) -> &LogicalPlan {
         &self.plan
     }
@@ -322,13 +323,13 @@ impl SharedRelation {
 
     /// Returns a scan of a table that [`read_as`](Self::read_as) has given.
     pub fn scan_of(&self, source: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
-        // DataFusion's builder would write out what is read in the place of its reader.
+        // DataFusion's builder would inline the plan of the relation.
         let columns = (0..self.schema.fields().len()).collect();
         let scan = table_scan(self.name.clone(), Arc::clone(source), columns, self.handed_on()?, None)?;
         Ok(LogicalPlan::TableScan(TableScan { projection: None, ..scan }))
     }
 
-    /// Returns the plan that a scan reads, with the values that the scan hands on.
+    /// Returns the plan that a scan reads, with the parameter values of the scan.
     ///
     /// # Errors
     /// If a value does not fit.
@@ -336,8 +337,8 @@ impl SharedRelation {
         self.with_values(&scan.filters)
     }
 
-    /// Returns what hands the values of parameters on to the plan of the relation: DataFusion puts them in the place of
-    /// parameters in the plan that it sees, and what is in a scan it sees in the filters of the scan only.
+    /// Returns filters that carry the values of parameters to the plan of the relation. DataFusion substitutes
+    /// parameters in the plan that it sees, and all that it sees of a scan are its filters.
     fn handed_on(&self) -> Result<Vec<Expr>> {
         let parameters = self.parameters.iter();
         parameters
@@ -345,7 +346,7 @@ impl SharedRelation {
             .collect()
     }
 
-    /// Returns the plan with the values that have been handed on.
+    /// Substitutes the values of parameters, which these filters carry, in the plan.
     fn with_values(&self, handed_on: &[Expr]) -> Result<LogicalPlan> {
         let mut values = HashMap::new();
         for ((id, _), expr) in self.parameters.iter().zip(handed_on) {
@@ -370,7 +371,7 @@ impl SharedRelation {
     /// Returns the physical plan for the session's statement.
     async fn planned(&self, state: &dyn Session, handed_on: &[Expr]) -> Result<PlannedForReader> {
         let started = state.execution_props().query_execution_start_time;
-        // Scans are planned side by side. The second one waits for the plan of the first.
+        // Scans are planned concurrently. The second one waits for the plan of the first.
         let mut planned = self.planned.lock().await;
         if let Some(known) = planned.as_ref().filter(|planned| planned.started == started)
             && let Some(shared) = known.shared.upgrade()
@@ -384,7 +385,7 @@ impl SharedRelation {
             Some(iterations) => of_iterations(iterations, state).await?,
             None => alone(&plan, state).await?,
         };
-        // A tape accounts for its rows and numbers them, and rows that are given to an iteration are held by it.
+        // A tape accounts for its rows and numbers them, and the iteration holds its input rows.
         let is_tape = plan.is::<RecursiveTapeExec>();
         let numbers = self.is_numbered() && !is_tape;
         if plan.schema().fields().len() + usize::from(numbers) != columns.len() {
@@ -427,7 +428,7 @@ impl SharedRelation {
     }
 }
 
-/// Returns the physical plan of iterations, or of what goes back through them.
+/// Returns the physical plan of iterations, or of their adjoint.
 fn of_iterations<'a>(
     iterations: &'a Iterations,
     state: &'a dyn Session,
@@ -454,7 +455,7 @@ fn of_iterations<'a>(
     .boxed()
 }
 
-/// Refuses iterations that would be others when they are computed again, as those are of which not all are kept.
+/// Refuses iterations that are not repeatable if only some are kept and the others have to be computed again.
 fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Result<()> {
     let keeps = keeps(iterations.query(), state.config_options());
     let (Some(step), Keeps::Checkpoints(checkpoints)) = (iterations.step(), keeps) else {
@@ -471,16 +472,16 @@ fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Resu
     )))
 }
 
-/// Returns the physical plan of a plan that nothing stands above.
+/// Returns the physical plan of a plan, on a stack of sufficient size.
 ///
-/// What reads a relation is being planned meanwhile, so that relations which read one another go as deep as there are of them: each has
-/// enough of a stack.
+/// A relation is planned while its reader is being planned. A chain of relations that read one another is therefore
+/// planned recursively, and each level gets enough stack.
 async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
     let planned = on_stack_of(NEEDED, STACK, state.create_physical_plan(plan)).await?;
     share_projections(contract_sums(planned, contractions(state.config_options()))?)
 }
 
-/// Bytes of the stack that the host takes to plan one relation, several times over.
+/// The stack for planning one relation in bytes, several times what the host takes.
 const NEEDED: usize = 512 << 10;
 /// Bytes of a stack on which some relations are planned.
 const STACK: usize = 8 << 20;
@@ -543,7 +544,7 @@ impl TableProvider for Reader {
         TableType::Temporary
     }
 
-    /// That of a CTE or view, of which the calculus sees where its columns come from.
+    /// Returns the plan of a CTE or view, in which the calculus finds the origins of columns.
     fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
         self.relation.is_common().then_some(Cow::Borrowed(&self.relation.plan))
     }
@@ -573,7 +574,8 @@ impl TableProvider for Reader {
         Ok(Arc::new(SharedScanExec::new(shared, &schema, projection, is_first)?))
     }
 
-    /// Rows of iterations that are not read need not be kept. The plan keeps its filters.
+    /// Accepts filters inexactly: the rows of iterations that they exclude need not be kept, and the filters stay in
+    /// the plan.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let has_iterations = Iterations::of(&self.relation.plan).is_some();
         let is_taken = |filter: &Expr| has_iterations && !is_volatile(filter) && !has_subquery(filter);

@@ -1,4 +1,4 @@
-//! Shared relations in the place of others.
+//! Rewrites the plans of shared relations.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::Transformed;
@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use super::relation::SharedRelation;
 
-/// Shared relations, each with what takes its place, which is itself if its plan stays as it is.
+/// The shared relations that have been visited, each with its replacement. A relation whose plan does not change
+/// replaces itself.
 ///
-/// However many places of a plan read a relation, its plan is rewritten once, so that it is still computed once.
+/// However many places of a plan read a relation, its plan is rewritten once, so it is still computed once.
 #[derive(Debug, Default)]
 pub struct Replaced {
     known: Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>,

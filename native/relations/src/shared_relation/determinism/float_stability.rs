@@ -1,4 +1,4 @@
-//! Values that are rounded: what is summed up may differ in its last digit the next time.
+//! Finds rounded values: a sum of floats may differ in its last digit when it is computed again, in another order.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
@@ -8,7 +8,7 @@ use crate::shared_relation::relation::SharedRelation;
 use crate::vocabulary::names::is_added;
 use crate::vocabulary::nodes::non_query_nodes;
 
-/// Refuses a plan of the derivative that finds rows again by a value whose last digits may be others the next time.
+/// Refuses a plan of a derivative that finds rows by a value whose last digits may differ the next time.
 ///
 /// # Errors
 /// If it is one.
@@ -109,8 +109,8 @@ pub fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
         }
         LogicalPlan::SubqueryAlias(node) => is_rounded(&node.input, index),
         LogicalPlan::RecursiveQuery(query) => {
-            // Its rows are those of the last iteration, of which the recursive term says nothing: it rounds what the first rows have not
-            // rounded only where it sums up, in whichever column.
+            // A column may be computed from any column of the iteration before. So it is rounded if any column of a
+            // term is.
             let terms = [&query.static_term, &query.recursive_term];
             for term in terms {
                 for index in 0..term.schema().fields().len() {

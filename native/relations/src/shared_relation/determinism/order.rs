@@ -1,4 +1,4 @@
-//! Rows in one order only, so that they are the same each time that a relation is computed.
+//! Completes orders to total ones, so a relation has the same rows each time it is computed.
 
 use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -13,8 +13,8 @@ use super::float_stability::is_rounded;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::nodes::{non_query_nodes, with_expressions};
 
-/// Returns the columns by which the rows of a plan are in one order only, the first first: rows that are equal in these are one as
-/// good as the other.
+/// Returns columns that order the rows of a plan totally, most significant first. Rows that are equal in these are
+/// interchangeable.
 ///
 /// # Errors
 /// If rows cannot be ordered by one of them.
@@ -30,8 +30,8 @@ pub fn total_order(plan: &LogicalPlan) -> Result<Vec<usize>> {
     Ok(keys.into_iter().map(|(_, _, index)| index).collect())
 }
 
-/// Returns the columns in which rows differ that differ at all: the keys of groups, and otherwise those that are not computed from
-/// others of them.
+/// Returns columns that distinguish rows: the keys of groups, and otherwise the columns that are not computed from
+/// others.
 ///
 /// DataFusion 54 cannot always order by both: `SanityCheckPlan ... does not satisfy order requirements`.
 fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
@@ -73,8 +73,8 @@ fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
     }
 }
 
-/// Returns those of a projection: the columns that tell the rows of its input apart, if it passes these on, and otherwise what it
-/// does not compute from others.
+/// Returns the distinguishing columns of a projection: those of its input if it passes them on, and otherwise the
+/// columns that it does not compute from others.
 fn distinguishing_in(node: &Projection) -> Vec<usize> {
     let is_passed = |column: &Column| {
         node.expr.iter().any(|expr| matches!(unaliased(expr), Expr::Column(passed) if passed == column))
@@ -125,7 +125,7 @@ fn check_order(field: &FieldRef) -> Result<()> {
     Ok(())
 }
 
-/// Returns the plan with everything that depends on the order of rows in one order of them only.
+/// Makes everything in a plan that depends on the order of rows use a total order.
 ///
 /// ```text
 /// Limit: fetch=2          ->      Limit: fetch=2
@@ -177,7 +177,7 @@ pub fn in_one_order(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(ordered.data)
 }
 
-/// Returns the rows of a plan in one order, that in which they are already if there is one.
+/// Sorts the rows of a plan, unless they are sorted already.
 fn sorted(plan: LogicalPlan) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Sort(Sort { expr, input, fetch }) => {
@@ -219,9 +219,10 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns what orders the rows of a plan after `keys`, so that there is one order of them only.
+/// Completes `keys` to a total order of the rows of a plan.
 ///
-/// The further keys go the way of the first. Then opposite orders stay opposite, of which DataFusion computes one:
+/// The further keys have the direction of the first. Then opposite orders stay opposite, and DataFusion computes only
+/// one of them:
 ///
 /// ```sql
 /// SELECT nth_value(x, 2 ORDER BY id), first_value(x ORDER BY id DESC) FROM t
@@ -240,12 +241,12 @@ fn ordered_further(mut keys: Vec<SortExpr>, input: &LogicalPlan) -> Result<Vec<S
     Ok(keys)
 }
 
-/// Returns an expression over a plan whose functions depend on the order of rows in one order of them only.
+/// Completes the orders of the functions in an expression to total ones.
 ///
 /// # Errors
 /// If rows cannot be ordered by one of the columns of the plan.
 fn totally_ordered(expr: Expr, input: &LogicalPlan) -> Result<Transformed<Expr>> {
-    /// These have no frame.
+    /// Functions that have no frame.
     const PLACES: [&str; 4] = ["row_number", "ntile", "lag", "lead"];
     const AGGREGATES: [&str; 4] = ["first_value", "last_value", "nth_value", "array_agg"];
     expr.transform_up(|mut part| {

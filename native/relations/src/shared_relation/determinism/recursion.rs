@@ -1,4 +1,8 @@
-//! Iterations that are kept, and what goes back through them, as recursive queries.
+//! Writes kept iterations and their adjoint as recursive queries, for engines without the nodes of this project.
+//!
+//! The tape is a recursive query without a node that keeps iterations, and the adjoint is another recursive query that
+//! counts iterations down. Both know the iteration of a row by its number: iteration `i` has the numbers above
+//! `i * STRIDE`.
 
 use arrow::datatypes::SchemaRef;
 use datafusion_catalog::cte_worktable::CteWorkTable;
@@ -17,13 +21,13 @@ use crate::shared_relation::subplan_rewriter::each_rewritten;
 use crate::version::recursive_query;
 use crate::vocabulary::names::columns;
 
-/// The numbers of the rows of an iteration are between a multiple of this and the next one.
+/// The row numbers of iteration `i` are between `i * STRIDE` and `(i + 1) * STRIDE`.
 const STRIDE: i64 = 1 << 32;
 
-/// Returns the plan of a relation of iterations as a recursive query, none of any other relation. The recursive term reads the
-/// rows before several times.
+/// Returns the plan of a relation of iterations as a recursive query, and `None` for any other relation. The recursive
+/// term reads its work table several times.
 ///
-/// A row is stored with its number, which says of which iteration it is. So rows are found again without an order.
+/// Each row has its number, which tells its iteration. So readers find rows without an order.
 ///
 /// # Errors
 /// If the plan cannot be put together.
@@ -66,9 +70,9 @@ impl Recursion<'_> {
         self.query(self.rows(start.clone(), columns(start.schema()))?, self.rows(next, exprs)?)
     }
 
-    /// Returns the sums of what all iterations contribute, from the last one to the first. Beside its contributions to the rows
-    /// before, each contributes nothing to the row whose number is the multiple of [`STRIDE`], which says how far the sweep has
-    /// come.
+    /// Returns the sums of the contributions of all iterations, from the last to the first. Apart from its
+    /// contributions, each step leaves a marker in the work table: a NULL contribution to the row whose number is the
+    /// multiple of [`STRIDE`] of the next iteration to visit.
     ///
     /// ```text
     /// Aggregate: ∂to, ∂row, sum(∂cotangent)
@@ -103,7 +107,7 @@ impl Recursion<'_> {
         LogicalPlanBuilder::from(query).filter(is_kept)?.aggregate(keys.to_vec(), sums)?.build()
     }
 
-    /// Nothing contributed to the row of this number.
+    /// Returns a marker: a NULL contribution to the row with this number.
     fn marker(&self, plan: LogicalPlan, number: fn(Expr) -> Expr) -> Result<LogicalPlan> {
         let number = columns(plan.schema()).into_iter().map(number);
         self.rows(plan, [lit(BEFORE)].into_iter().chain(number).collect())
@@ -117,7 +121,8 @@ impl Recursion<'_> {
         self.rows(rows, [lit(FIRST)].into_iter().chain(all).collect())
     }
 
-    /// Returns what an iteration contributes. The rows before may be the first. `here` is none once these have been reached.
+    /// Returns the contributions of an iteration. Those to rows below [`STRIDE`] are to the first rows. `here` is empty
+    /// once the sweep has reached these.
     fn contributions(&self, step: LogicalPlan, here: LogicalPlan) -> Result<LogicalPlan> {
         let mut exprs = columns(step.schema());
         if let [to, row, ..] = exprs.as_mut_slice() {
@@ -160,7 +165,7 @@ fn last_iteration(relation: &Arc<SharedRelation>) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(last.clone()).project(exprs)?.build()
 }
 
-/// Returns the multiple of [`STRIDE`] below the rows that the sweep has come to, none if these are the first.
+/// Returns the multiple of [`STRIDE`] of the iteration that the sweep has reached. There is none for the first rows.
 fn here(state: &Arc<SharedRelation>) -> Result<LogicalPlan> {
     let scan = state.scan()?;
     let all = columns(scan.schema());
@@ -196,8 +201,8 @@ fn incoming(
     LogicalPlanBuilder::from(rows).aggregate(number, all[1..].iter().cloned().map(sum))?.build()
 }
 
-/// Returns those of some rows that are of an iteration, each with the multiple of [`STRIDE`] in `here`, of which `of` makes that of the
-/// iteration.
+/// Returns the rows of one iteration, each with the multiple of [`STRIDE`] in `here`. `of` maps that to the multiple of
+/// the iteration.
 fn of_iteration(
     rows: LogicalPlan,
     number: Expr,
@@ -205,7 +210,7 @@ fn of_iteration(
     of: fn(Expr) -> Expr,
 ) -> Result<LogicalPlanBuilder> {
     let here = here.scan()?;
-    // An equality, by which an engine goes through the rows once.
+    // An equality lets an engine use a hash join.
     let is_of = columns(here.schema()).into_iter().map(|here| multiple(number.clone()).eq(of(here)));
     let is_of: Vec<_> = is_of.collect();
     LogicalPlanBuilder::from(rows).join_on(here, JoinType::Inner, is_of)
@@ -216,8 +221,8 @@ fn multiple(number: Expr) -> Expr {
     number.clone() - number % lit(STRIDE)
 }
 
-/// Returns a plan over rows in the place of those that an iteration is given: `work` in the place of the rows before, with their
-/// numbers as one more column, and `others` in the place of others.
+/// Replaces the input rows of an iteration in a plan: the rows before by `work`, with their numbers as one more column,
+/// and other input rows by `others`.
 fn taking(plan: &LogicalPlan, work: InPlace, others: Option<InPlace>) -> Result<LogicalPlan> {
     let taken = each_rewritten(plan.clone(), &mut |plan| {
         plan.transform_down_with_subqueries(|node| {
@@ -236,11 +241,11 @@ fn taking(plan: &LogicalPlan, work: InPlace, others: Option<InPlace>) -> Result<
     Ok(taken.data)
 }
 
-/// What an iteration is given, and the rows that take its place.
+/// The input of an iteration, and the relation that replaces it.
 type InPlace<'p> = (&'p Given, &'p Arc<SharedRelation>);
 
-/// Returns what a relation has that numbers the rows which an iteration is given, with the numbers that they have. None if it is
-/// another one.
+/// Replaces a relation that numbers the input rows of an iteration by these rows with the numbers that they already
+/// have. Returns `None` for another relation.
 fn numbered(plan: &LogicalPlan, work: InPlace) -> Result<Option<LogicalPlan>> {
     let (exprs, rows) = match plan {
         LogicalPlan::TableScan(scan) if is_scan(plan, work.0) => {

@@ -1,4 +1,4 @@
-//! Relations that have the same rows each time that they are computed.
+//! Makes relations repeatable: they have the same rows each time they are computed.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
@@ -10,8 +10,8 @@ use super::order::{in_one_order, total_order};
 use crate::shared_relation::iterations::Iterations;
 use crate::vocabulary::nullable_wrapper::marked;
 
-/// Returns a relation so that each of its readers may compute it anew and finds the same rows, with their numbers in a column of
-/// this name if one is given.
+/// Rewrites a relation so that each reader can compute it and gets the same rows. With `number`, adds their numbers in
+/// a column of that name.
 ///
 /// ```text
 /// TableScan: w            ->      Projection: val, row_number() OVER (ORDER BY val) AS ∂row
@@ -57,7 +57,8 @@ fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// Returns whether an expression may be another value each time, which what says that a value may be NULL is not.
+/// Returns whether an expression may have another value each time. The wrapper that makes an expression nullable does
+/// not count.
 fn is_volatile(expr: &Expr) -> Result<bool> {
     let mut found = false;
     expr.apply(|part| {
