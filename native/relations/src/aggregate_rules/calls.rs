@@ -1,4 +1,4 @@
-//! What the formula of a tangent asks of the rows that its function is over.
+//! The calls in formulas of tangents: what a formula computes over the rows of its function.
 
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::Expr;
@@ -8,8 +8,8 @@ use super::quantiles::Percentile;
 
 /// A call in a formula. Each but the first two is linear in the tangent `dx`.
 ///
-/// It is read in three ways: as a call over the same rows (`rows`), as a sum over the rows with the row's own cell of the variable
-/// (`own_row`), and as what one row has in it (in reverse mode, `partials`).
+/// It is evaluated in three ways: as a call over the same rows (`rows`), as a sum over the rows with the row's own
+/// value of the variable (`own_row`), and as the contribution of one row (in reverse mode, `partials`).
 #[derive(Debug, Clone, PartialEq)]
 pub enum FormulaCall<'f> {
     /// A function of inputs alone: `avg(x)`, `regr_count(y, x)`.
@@ -92,7 +92,7 @@ impl Extremum {
     }
 }
 
-/// What a name stands for in a call of a formula.
+/// The meaning of a name in a call of a formula.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Argument {
     /// An input.

@@ -1,7 +1,8 @@
 //! Sums over frames of rows that have numbers, without a join of the rows with themselves.
 //!
-//! DataFusion's own `sum` takes what leaves a frame away from the sum so far, so that an infinite value stays in it as NaN, and a great one
-//! as lost digits. These add only what is in the frame, and take the logarithm of the number of rows for each.
+//! DataFusion's own `sum` subtracts the rows that leave a frame from the sum so far. An infinite value thus leaves NaN,
+//! and a large one loses digits. The sums here add only the rows of the frame. A segment tree makes that logarithmic in
+//! the number of rows of the partition.
 
 use arrow::array::{Array, ArrayRef, Float64Array, Int64Array};
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -17,7 +18,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-/// What is summed. One is the transpose of the other, as matrices that are multiplied with the values of the rows of a partition.
+/// The sums. As matrices that are multiplied with the values of a partition, one is the transpose of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FrameSum {
     /// `frame_sum(x, low, high)`: the values of the rows with numbers from `low` to `high` of the row itself.
@@ -33,7 +34,7 @@ impl FrameSum {
         function.inner().downcast_ref::<Function>().map(|function| function.sum)
     }
 
-    /// Returns the one that carries cotangents back.
+    /// Returns the sum that propagates cotangents back.
     pub fn transpose(self) -> Self {
         match self {
             Self::OverFrame => Self::OfFrames,
@@ -187,7 +188,7 @@ fn over_frames(values: &Float64Array, frames: impl Iterator<Item = Range<usize>>
 fn of_frames(values: &Float64Array, frames: impl Iterator<Item = Range<usize>>) -> Float64Array {
     let rows = values.len();
     let mut sums = vec![0.0; 2 * rows];
-    // How many more frames begin than end at a row.
+    // The number of frames that begin at a row, minus those that end before it.
     let mut begun = vec![0_i64; rows + 1];
     for (value, frame) in values.iter().zip(frames) {
         let Some(value) = value.filter(|_| !frame.is_empty()) else { continue };

@@ -61,7 +61,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// That of a function whose formula gives this tangent, which may be no number where no row varies.
+    /// Creates the tangent of a function from that of its formula, which may be NaN where no row varies.
     fn new(function: &Expr, tangent: Expr, inactive: Option<Expr>) -> Result<Self> {
         let is_linear = LINEAR.contains(&Call::of(function)?.definition().name());
         let tangent = match &inactive {
@@ -72,7 +72,7 @@ impl Guarded {
     }
 }
 
-/// Functions whose tangents are those of rows, or these added up, and so are 0 where these are.
+/// Functions whose tangent is a tangent of a row or a sum of them, and so is 0 where these are.
 const LINEAR: [&str; 11] =
     ["sum", "avg", "min", "max", "median", "percentile_cont", "first_value", "last_value", "nth_value", "lag", "lead"];
 
@@ -220,8 +220,8 @@ impl Over<'_> {
     }
 }
 
-/// Returns whether the value of an aggregate or window function varies, by which of its arguments do. One whose derivative is not
-/// known does.
+/// Returns whether an aggregate or window function varies, by which of its arguments vary. A function without a known
+/// derivative counts as varying.
 pub fn varies(function: &Expr, mut argument_varies: impl FnMut(&Expr) -> Result<bool>) -> Result<bool> {
     let call = Call::of(function)?;
     let mut inputs = vec![];
@@ -237,7 +237,8 @@ pub fn varies(function: &Expr, mut argument_varies: impl FnMut(&Expr) -> Result<
     Ok(formula.evaluate(&inputs, |_| Ok((call.args()[0].clone(), Arc::clone(&number))))?.is_some())
 }
 
-/// Returns what of an aggregate or window function its value depends on smoothly; another expression itself.
+/// Returns the arguments on which an aggregate or window function depends smoothly. Any other expression is returned as
+/// it is.
 pub fn arguments(function: &Expr) -> Vec<&Expr> {
     match function {
         Expr::Alias(alias) => arguments(&alias.expr),
@@ -355,7 +356,7 @@ impl Call {
 #[derive(Debug)]
 pub struct CalledRows<'r> {
     call: Call,
-    /// Which rows take part because none of their inputs is NULL.
+    /// The condition that none of the inputs of a row is NULL.
     complete: Option<Expr>,
     schema: &'r DFSchema,
     keys: &'r [Expr],

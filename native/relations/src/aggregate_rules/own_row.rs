@@ -1,7 +1,8 @@
-//! The derivative of a window function by the cell of the variable that the row itself has.
+//! The derivative of a window function by the row's own value of the variable.
 //!
-//! It is the tangent of the function in which only rows with that cell move. A tangent is a sum over rows, so that what it sums is
-//! summed over those rows instead, of which a row that shares its cell with no other is the only one:
+//! It is the tangent of the function if only the rows with that value move. A tangent is a sum over the rows of the
+//! window. So the derivative is the same sum over the rows with that value alone. If no other row has it, the sum has
+//! one term:
 //!
 //! ```text
 //! avg(x) OVER (PARTITION BY k)    avg(dx) OVER (PARTITION BY k)    sum(dx) OVER (PARTITION BY k, cell) / count(x) OVER (PARTITION BY k)
@@ -29,12 +30,13 @@ use super::{Call, Guarded, Over, Varying};
 use crate::tangents::tangent::Inactive;
 use crate::vocabulary::expressions::{failing, one_zero};
 
-/// Returns whether the derivative of a window function by the row's own cell is known where several rows of a window may have
-/// one cell (`repeats`), or none have.
+/// Returns whether the derivative of a window function by the row's own value is known. With `repeats`, several rows of
+/// a window may have the same value.
 ///
-/// The least and the greatest value of a frame that moves are not: which rows tie for it is another question in each row. Neither is
-/// what is over frames without the row: of one cell they may have no row, and after such a frame DataFusion 54 sums rows that have
-/// left it.
+/// With `repeats`, it is unknown for the minimum and maximum of a moving frame, because the ties differ from row to
+/// row. It is also unknown for frames that exclude the row: they may have no row with the value, and after such a frame
+/// DataFusion 54 sums rows that have left it. Without `repeats`, it is unknown only for the minimum and maximum over a
+/// `RANGE` that may exclude the row.
 pub fn is_known_by_own_cell(function: &WindowFunction, repeats: bool) -> Result<bool> {
     let params = &function.params;
     if FrameSum::of(&function.fun).is_some() {
@@ -72,7 +74,7 @@ pub struct OwnRow<'a> {
     pub cell: Option<Column>,
     /// Whether several rows may have one cell.
     pub repeats: bool,
-    /// What is computed of each row, from the functions of `over`.
+    /// The expressions that are computed for each row, from the functions of `over`.
     pub terms: &'a mut Vec<Expr>,
     /// The window functions over that.
     pub sums: &'a mut Vec<Expr>,
@@ -270,7 +272,7 @@ impl Sum<'_, '_> {
         if !self.rows.repeats || is_whole(&self.call.params) {
             return self.sum(product(difference(input, mean), tangent));
         }
-        // The mean is another one in each row. That of the partition is near enough for no digits to be lost.
+        // The mean differs from row to row. The mean of the partition is close enough to avoid cancellation.
         let partition = Call::Window(Box::new(over_partition(&self.call)));
         let mut rows = self.rows.over.rows(partition, self.complete.clone());
         let (center, _) = rows.call("avg", vec![input.clone()])?;

@@ -1,4 +1,4 @@
-//! What to write in place of an aggregate or window function that has no formula.
+//! Workarounds for aggregate and window functions without a formula.
 
 const EXACT_MEDIAN: &str = "Write median(x), which is exact and has one";
 
@@ -15,7 +15,7 @@ const COLLECTED: &str = "Aggregate the values themselves, SUM(x), in place of wh
 pub const DISTINCT_BEFORE: &str =
     "Take the distinct values in a subquery, FROM (SELECT DISTINCT ...), and aggregate these";
 
-/// Returns what to write in place of a function of this name.
+/// Returns advice for a function of this name.
 pub fn way_without(function: &str) -> &'static str {
     match function {
         "approx_median" => EXACT_MEDIAN,

@@ -14,8 +14,8 @@ pub trait Known {
     fn is_call(&self, expr: &Expr) -> bool;
 }
 
-/// Returns an expression without what is known not to be computed, and of the same type. What else could be said of it is left to
-/// DataFusion.
+/// Removes the parts of an expression that are known not to be evaluated, and keeps its type. Other simplifications are
+/// left to DataFusion.
 ///
 /// ```text
 /// coalesce(a.val, b.val)                       ->    b.val        where a.val is NULL

@@ -1,15 +1,15 @@
-//! Full joins no two rows of which have the same key, as unions.
+//! Rewrites full joins whose keys never match as unions.
 //!
-//! One statement that asks for the derivatives by several tables has their rows after one another, for which SQL has no word in one node but
-//! this: calls that stand in one node are one sweep, and those in the branches of a union are many.
+//! A statement with derivatives by several tables returns the rows of all of them. Calls in one node share one sweep,
+//! but calls in the branches of a union need one each. A full join by keys that never match has all rows in one node:
 //!
 //! ```sql
 //! SELECT coalesce(a.part, b.part) AS part, coalesce(grad((SELECT l FROM loss), a.val), grad((SELECT l FROM loss), b.val)) AS d
 //! FROM (SELECT *, 1 AS part FROM w1) a FULL JOIN (SELECT *, 2 AS part FROM w2) b ON a.part = b.part
 //! ```
 //!
-//! Such a join holds one side, and each of its rows has the columns of all tables. Once the calls are gone, it is a union, each branch of
-//! which computes what is not known of it to be NULL.
+//! Such a join buffers one side, and each of its rows has the columns of all tables. So once the calls are rewritten,
+//! it becomes a union. Each branch computes only the columns that are not known to be NULL in it.
 
 mod fold;
 mod parts;
@@ -28,7 +28,7 @@ use crate::vocabulary::operators::Operators;
 use fold::is_null;
 use parts::{Parts, reads_plan_around};
 
-/// Returns a plan whose full joins of rows that are apart by their keys are unions.
+/// Rewrites full joins whose sides have different literal keys as unions.
 ///
 /// ```text
 /// Projection: coalesce(a.val, b.val) AS val            Union
@@ -74,8 +74,9 @@ fn asks_for_order(node: &LogicalPlan) -> bool {
     matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Window(_))
 }
 
-/// Returns a union that is planned apart from what sorts its rows: DataFusion 55 sorts each branch, takes columns that are NULL in one
-/// for sorted in all, and refuses its own plan. None if it reads what belongs to the plan around.
+/// Plans a union separately from the sort above it. DataFusion 55 sorts each branch, assumes that columns which are
+/// NULL in one branch are sorted in all, and then refuses its own plan. Returns `None` if the union reads outer columns
+/// or a work table.
 fn apart(union: LogicalPlan, names: &mut Names) -> Result<Option<LogicalPlan>> {
     if reads_plan_around(&union)? {
         return Ok(None);

@@ -39,7 +39,7 @@ use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::operators::Operators;
 
-/// When derivatives are written as a stack.
+/// The sizes from which derivatives are written as a stack.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     /// The functions of all calls of a node have so many parts.
@@ -48,14 +48,14 @@ pub struct Size {
     pub threshold: Threshold,
 }
 
-/// Returns the plan with calls of operators that say all by themselves written as stacks of projections, where that pays.
+/// Writes row-local calls as stacks of projections, where that is much smaller.
 pub fn stacked(plan: LogicalPlan, operators: &Operators, size: Size) -> Result<Transformed<LogicalPlan>> {
     let mut names = Names::of(&plan)?;
     rewrite_up(plan, &mut |node| stack(node, operators, size, &mut names))
 }
 
 fn stack(plan: LogicalPlan, operators: &Operators, size: Size, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
-    // A filter is pushed through projections, and has what they compute written out again.
+    // DataFusion pushes a filter through projections, and inlines what they compute.
     let input = match &plan {
         LogicalPlan::Projection(node) => Arc::clone(&node.input),
         LogicalPlan::Aggregate(node) => Arc::clone(&node.input),

@@ -1,4 +1,4 @@
-//! Columns of a node below, as columns of a plan above it.
+//! Pulls a column of a node up to the plan above it.
 
 use datafusion_common::{Column, Result, internal_err, plan_err};
 use datafusion_expr::{Distinct, DistinctOn, Expr, LogicalPlan, Projection, RecursiveQuery, Union, lit};
@@ -11,10 +11,12 @@ use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::origin::{Origin, origin};
 
-/// Takes a column at a node in which the column of the given number stands; nothing if it is further below.
+/// Provides the new column at a node on the way down to the origin of column number `index`. Returns `None` to descend
+/// further.
 pub type Take<'t> = &'t mut dyn FnMut(&LogicalPlan, usize, &mut Names) -> Result<Option<(LogicalPlan, Column)>>;
 
-/// Returns the plan with one more column, which is taken at a node on the way to where column number `index` originates.
+/// Adds a column to a plan, and returns it: the one that `take` provides at a node on the way to the origin of column
+/// number `index`.
 ///
 /// ```text
 /// SubqueryAlias: m                       SubqueryAlias: m

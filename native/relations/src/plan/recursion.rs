@@ -1,4 +1,4 @@
-//! Recursive queries whose work table is another one: with further columns, or with columns that may be NULL.
+//! Replaces the work table of a recursive query by one with further columns, or with nullable columns.
 //!
 //! Iterations pass a further column on if both terms compute it and the work table has it:
 //!
@@ -24,7 +24,7 @@ use crate::version::{recursive_query, table_scan};
 use crate::vocabulary::names::columns;
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
-/// The work table of a recursive query that takes the place of the one which the query has.
+/// A work table that replaces the one of a recursive query.
 ///
 /// First come the columns of the query, then the further ones, which are numbered from 0 and go by the same names in the work table,
 /// in its scans and in the query.

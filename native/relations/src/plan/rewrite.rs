@@ -5,8 +5,8 @@ use datafusion_common::{DFSchema, Result};
 use datafusion_expr::{LogicalPlan, Union};
 use std::sync::Arc;
 
-/// Rewrites the nodes of a plan from below. Those above one that has been rewritten get their schema anew, for expressions know
-/// the nullability of what they read only when they are put together again.
+/// Rewrites the nodes of a plan bottom-up. The schemas of the nodes above a rewritten one are recomputed, because the
+/// nullability of an expression depends on that of its input.
 #[recursive::recursive]
 pub fn rewrite_up(
     plan: LogicalPlan,

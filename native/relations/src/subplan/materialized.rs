@@ -1,4 +1,4 @@
-//! `AS MATERIALIZED` and `AS NOT MATERIALIZED`, by which a CTE says for itself whether it is computed once.
+//! The hints `AS MATERIALIZED` and `AS NOT MATERIALIZED`, which determine whether a CTE is computed once.
 //!
 //! DataFusion's SQL has neither, and where its parser knows them, as in PostgreSQL's dialect, its planner drops them. So the text of a
 //! statement gets a marker behind the CTE, which is found by the rules of SQL for names: it is seen where the CTE is.
@@ -12,7 +12,7 @@
 use datafusion_expr::LogicalPlan;
 use sqlparser::ast::{Ident, ObjectName, TableFactor};
 
-/// What a CTE says of itself.
+/// The hint of a CTE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Materialization {
     /// `AS MATERIALIZED`: it is computed once, however many places read it.
@@ -26,7 +26,7 @@ const NEVER: &str = "∂never";
 const MARKER: &str = "∂materialized ";
 
 impl Materialization {
-    /// Returns what the marker of a CTE says.
+    /// Parses the marker of a CTE.
     pub fn of_marker(marker: &LogicalPlan) -> Option<Self> {
         match marker.schema().fields().first()?.name().as_str() {
             ALWAYS => Some(Self::Always),

@@ -1,4 +1,4 @@
-//! What becomes of the leaves that read common subplans.
+//! Resolves the leaves that read common subplans: each becomes a plan or the scan of a shared relation.
 
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Result, plan_datafusion_err};
@@ -57,7 +57,7 @@ pub enum Sharing {
     Several,
 }
 
-/// What stands for the readers of a subplan.
+/// The plan that replaces the readers of a subplan.
 #[derive(Debug, Clone)]
 enum Resolved {
     /// Its plan, for the only one.

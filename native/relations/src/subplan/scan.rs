@@ -17,7 +17,7 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::occurrences;
 use crate::vocabulary::work_table::work_table;
 
-/// What a CTE or view is computed by.
+/// The plan of a CTE or view, with what its readers need to know.
 #[derive(Debug)]
 pub struct CommonSubplan {
     /// As it was planned for its first reader.
@@ -35,7 +35,7 @@ pub struct CommonSubplan {
     tables: Vec<String>,
     /// Whether it has a subquery.
     has_subquery: bool,
-    /// Whether it says that it is computed once: `AS MATERIALIZED`.
+    /// Whether it has the hint `AS MATERIALIZED`.
     is_materialized: bool,
 }
 

@@ -178,8 +178,8 @@ impl Function {
     }
 }
 
-/// Returns whether an expression may be one of several values, by a function or in words of another engine too, or is a derivative of
-/// such a one.
+/// Returns whether an expression may choose between values, as CASE does. Functions that choose, fragments of another
+/// engine that may, and derivatives of such expressions count as well.
 fn may_choose(expr: &Expr) -> Result<bool> {
     expr.exists(|part| {
         Ok(match part {
