@@ -1,4 +1,4 @@
-//! Taking `stop_gradient` away once no derivative is left to be taken.
+//! Eliminates `stop_gradient` once all derivatives have been taken.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::Transformed;
@@ -8,8 +8,8 @@ use xql_autodiff::vocabulary::functions::remove_stop_gradient;
 
 use crate::vocabulary::nodes::with_expressions;
 
-/// The optimizer rule that puts `x` in the place of `stop_gradient(x)`, to be put behind all others: a derivative is taken while
-/// expressions are simplified, and has to find it.
+/// The optimizer rule that replaces `stop_gradient(x)` by `x`. It must be the last rule: derivatives are taken while
+/// expressions are simplified, and need to find the calls.
 ///
 /// ```text
 /// Projection: stop_gradient(t.x) * 2 AS y      ->      Projection: t.x * 2 AS y

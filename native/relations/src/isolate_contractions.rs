@@ -1,4 +1,4 @@
-//! Sums of products that a statement has of itself, without a derivative.
+//! Isolates the sums of products that a statement itself has, without a derivative.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
@@ -16,7 +16,7 @@ use crate::vocabulary::names::{Names, is_added, under_names_of};
 /// # Errors
 /// If the plan cannot be put together again.
 pub fn isolate_plain_contractions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    // The plan of a relation is planned as a statement, and what is in it is apart.
+    // The plan of a shared relation is planned like a statement. Its sums are isolated already.
     if plan.schema().fields().iter().any(|field| is_added(field.name())) {
         return Ok(Transformed::no(plan));
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::vocabulary::observed::{ObservedWorkTable, observer};
 
-/// The optimizer rule that lets recursive queries tell the observer, if there is one.
+/// The optimizer rule that makes recursive queries notify the observer, if there is one.
 #[derive(Debug)]
 pub struct ObserveRecursion;
 

@@ -9,7 +9,7 @@ use xql_contraction::Contractions;
 
 use crate::fixed_points::FixedPoints;
 
-/// What a session can say about derivatives: `SET xql.share_relations = false`.
+/// The options of a session for derivatives: `SET xql.share_relations = false`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DerivativeOptions {
     /// Whether a relation that a gradient by row reads several times is computed once, by a node that only this process has.
@@ -76,7 +76,8 @@ impl ExtensionOptions for DerivativeOptions {
         Ok(())
     }
 
-    /// None: other libraries and processes, to which the options of a session are handed on by these, refuse what they do not know.
+    /// Returns no entries. DataFusion passes the entries of a session on to other libraries and processes, which refuse
+    /// options that they do not know.
     fn entries(&self) -> Vec<ConfigEntry> {
         vec![]
     }

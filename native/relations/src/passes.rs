@@ -1,4 +1,4 @@
-//! What the analyzer rule does to a plan with calls, pass by pass.
+//! The passes of the analyzer rule over a plan with calls.
 
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DataFusionError, Result};
@@ -24,7 +24,7 @@ use crate::workarounds::pruning::keep_recursive_columns;
 use crate::workarounds::window_orderings::partitions_without_orderings;
 use crate::workarounds::work_tables::work_tables_read_once;
 
-/// What the passes know of a statement and its session.
+/// The statement and session that the passes share.
 #[derive(Debug)]
 pub struct PassContext {
     /// Tells the operators among the functions of the session.
@@ -45,13 +45,13 @@ pub struct PassContext {
 
 /// A pass over a plan.
 struct Pass {
-    /// What an internal error is reported under.
+    /// The name under which an internal error is reported.
     name: &'static str,
     over: Over,
     run: fn(LogicalPlan, &PassContext) -> Result<Transformed<LogicalPlan>>,
 }
 
-/// What a pass is over.
+/// The plans over which a pass runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
     /// The plan of the statement.
@@ -87,7 +87,7 @@ const PASSES: &[Pass] = &[
             _ => Ok(Transformed::no(plan)),
         },
     },
-    // Where the calls of several branches stood, they would not be one sweep.
+    // Calls in the branches of a union would not be one sweep, so this pass comes after differentiation.
     Pass {
         name: "disjoint_joins_as_unions",
         over: Over::EveryPlan,

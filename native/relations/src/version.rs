@@ -1,7 +1,8 @@
-//! What differs between the versions of DataFusion that this crate compiles with: 54, and 55 with the feature `datafusion-55`.
+//! Differences between the versions of DataFusion for which this crate compiles: 54, and 55 with the feature
+//! `datafusion-55`.
 //!
-//! Whoever leaves 54 behind takes its half of each pair away, and then this file. What physical nodes need stands below, in
-//! [`xql_contraction::version`].
+//! To drop 54, remove its half of each pair, and then this file. [`xql_contraction::version`] has the differences for
+//! physical nodes.
 
 use datafusion_common::{Result, TableReference, UnnestOptions};
 use datafusion_expr::{Expr, LogicalPlan, RecursiveQuery, TableScan, TableSource};

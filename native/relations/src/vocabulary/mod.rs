@@ -1,4 +1,4 @@
-//! What everything above speaks of: columns and their names, where they come from, and the operators.
+//! Names, origins and identities of columns and relations, and the operators. All other modules use these.
 
 pub mod decorrelated;
 pub mod expressions;

@@ -1,4 +1,4 @@
-//! What there is in a node.
+//! Access to the parts of plan nodes.
 
 use super::nullable_wrapper::draws;
 use datafusion_common::Result;
@@ -9,8 +9,8 @@ use datafusion_expr::{Aggregate, Expr, JoinType, LogicalPlan};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// The nodes that stand above queries, as a pattern: what looks into a query meets none of them. A match on all nodes has it in place
-/// of `_`, so that a node that DataFusion gets does not compile until somebody has said what holds for it.
+/// A pattern for the nodes that only occur above queries. An exhaustive match uses it instead of `_`. So a node that a
+/// new version of DataFusion adds is a compile error until each match handles it.
 macro_rules! non_query_nodes {
     () => {
         datafusion_expr::LogicalPlan::Statement(_)

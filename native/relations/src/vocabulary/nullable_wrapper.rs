@@ -20,7 +20,7 @@ pub fn nullable(expr: Expr) -> Result<Expr> {
     Ok(when(always, expr).end()?.alias_qualified(table, name))
 }
 
-/// Returns the expression that [`nullable`] has been given.
+/// Unwraps an expression from [`nullable`].
 pub fn marked(expr: &Expr) -> Option<&Expr> {
     let Expr::Case(case) = expr else { return None };
     let ([(condition, value)], None, None) = (case.when_then_expr.as_slice(), &case.expr, &case.else_expr) else {

@@ -1,4 +1,4 @@
-//! Work tables whose readers tell an observer what they read.
+//! Work tables whose readers notify an observer.
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -18,8 +18,8 @@ use crate::physical::{ObservedExec, Observer};
 
 static OBSERVER: RwLock<Option<Arc<dyn Observer>>> = RwLock::new(None);
 
-/// Has an observer told of the steps of all recursive queries that are planned from now on, in every registered session of the
-/// process; `None` for nobody. Queries that are planned by then go on telling theirs.
+/// Sets the observer of all recursive queries that are planned from now on, in every registered session of the process.
+/// `None` removes it. Queries that have been planned keep their observer.
 ///
 /// A training loop is a recursive query, and its steps are those of the training.
 pub fn observe(observer: Option<Arc<dyn Observer>>) {
@@ -31,13 +31,13 @@ pub fn observer() -> Option<Arc<dyn Observer>> {
     OBSERVER.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Returns the columns of a recursive query that an observer is shown. It sees all that the query has, also those that the query itself
-/// does not read, as a loss often is. Columns that derivatives have added are nobody's business.
+/// Returns the columns of a recursive query that an observer sees: all columns of the query, even those that the query
+/// itself does not read, such as a loss. Columns that derivatives have added are hidden.
 pub fn shown(schema: &SchemaRef) -> Vec<usize> {
     (0..schema.fields().len()).filter(|at| !is_added(schema.field(*at).name())).collect()
 }
 
-/// The work table of a recursive query, as [`CteWorkTable`] is it, whose readers tell an observer what they read.
+/// The work table of a recursive query, like [`CteWorkTable`], whose readers notify an observer.
 ///
 /// Every step of a recursive query is read by the next one, and the last by one that gives no rows.
 pub struct ObservedWorkTable {

@@ -1,7 +1,9 @@
-//! What DataFusion gets wrong in recursive queries, over grouping sets and over aggregates without keys, and takes too long for with windows,
-//! mended in plans that differentiate. Any other plan is executed as it is without this project.
+//! Workarounds for faults of DataFusion in plans that differentiate: in recursive queries, over grouping sets, over
+//! aggregations without keys, and in the planning time of windows. Other plans are left alone, and are executed as
+//! without this project.
 //!
-//! Each file names DataFusion's issue, and has a test that fails once the fault is gone. What DataFusion 55 has mended is for 54 alone.
+//! Each file names DataFusion's issue, if there is one, and has a test that fails once the fault is fixed. Workarounds
+//! for faults that DataFusion 55 has fixed are compiled for 54 alone.
 
 #[cfg(not(feature = "datafusion-55"))]
 pub mod dependencies;

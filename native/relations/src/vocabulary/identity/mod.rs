@@ -6,8 +6,9 @@
 //! WITH a AS (SELECT 1.0 AS v), b AS (SELECT 1.0 AS v) ...   -- compute the same, and are two relations
 //! ```
 //!
-//! A [`table`] is known by its source, a query by where it was written: by its leaves ([`occurrence`]) and its [`plan_path`] in what a name
-//! stands for. A [`derived`] table has no name that other queries could read.
+//! A [`table`] is identified by its source. A query is identified by where it was written: by its leaves
+//! ([`occurrence`]) and its [`plan_path`] within a named query. A [`derived`] table has no name that other queries
+//! could read.
 
 mod derived;
 mod occurrence;

@@ -1,4 +1,4 @@
-//! Queries, which are known by where they were written.
+//! The identity of queries: two nodes are one relation if they were written in one place.
 
 use datafusion_common::DFSchemaRef;
 use datafusion_common::tree_node::TreeNodeRecursion;
@@ -78,7 +78,7 @@ fn tables(plan: &LogicalPlan) -> Vec<Table> {
     tables
 }
 
-/// What the rows of a node depend on that its equality leaves out.
+/// The parts of a node's identity that DataFusion's equality ignores.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct IdentityKey {
     table: Option<Table>,

@@ -1,4 +1,4 @@
-//! Where nodes stand in queries that have names.
+//! Paths to nodes within named queries.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use super::derived::{Kind, kind_of};
 use crate::vocabulary::nodes::common_scanned_by;
 
-/// Where a node stands in the query that a name stands for. Queries that read the same look alike in all else.
+/// The path to a node within a named query. It is all that distinguishes equal nodes of two queries that read the same
+/// relations.
 ///
 /// ```sql
 /// WITH n AS (...), a AS (SELECT 2 * x AS v FROM n), b AS (SELECT 2 * x AS v FROM n) ...
@@ -17,9 +18,9 @@ use crate::vocabulary::nodes::common_scanned_by;
 pub struct Place {
     /// The name of the CTE, view or derived table, none outside of all.
     name: Option<String>,
-    /// Whether it is the name of a derived table, or none, which no other query can read.
+    /// Whether no other query can read it: it has no name, or that of a derived table.
     pub is_unread: bool,
-    /// Whether nobody can tell if it is such a name.
+    /// Whether it is unknown if the name is that of a derived table.
     pub is_unsure: bool,
     /// The numbers of the inputs by which one comes from its query to the node.
     path: Vec<usize>,
