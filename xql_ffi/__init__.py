@@ -113,5 +113,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What is public, for completion: the modules that it is written in are not."""
+    """Lists the public names, for completion, without the modules of the package."""
     return __all__

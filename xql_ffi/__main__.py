@@ -42,7 +42,7 @@ RELATIONS = "https://github.com/xql-ffi/xql-ffi/blob/main/docs/relations.md#what
 
 
 class UsageError(Exception):
-    """What was asked for cannot be read, with what to write instead."""
+    """The arguments cannot be understood. The message says what to write instead."""
 
 
 def doctor(_arguments: argparse.Namespace) -> int:
@@ -65,7 +65,7 @@ def expand(arguments: argparse.Namespace) -> int:
 
 
 def _in_options(message: str) -> str:
-    """A message with the advice that is right on the command line."""
+    """Returns a message with the advice that is right on the command line."""
     for known, advice in ADVICE:
         if found := known.fullmatch(message):
             return f"{found['what']}. {advice.format(name=found['name'])}"
@@ -97,7 +97,7 @@ def rules(arguments: argparse.Namespace) -> int:
 
 
 def _of_many_rows(name: str) -> str | None:
-    """Whether DataFusion has an aggregate or a window function of a name."""
+    """Returns whether DataFusion has an aggregate or a window function of a name."""
     session = SessionContext(SessionConfig().with_information_schema())
     routines = session.table("information_schema.routines").select("routine_name", "function_type").distinct()
     kinds = {row["function_type"] for row in routines.to_pylist() if row["routine_name"] == name}
@@ -112,7 +112,7 @@ def _is_file(name: str) -> bool:
 
 
 def _statement(given: str) -> str:
-    """The statement that an argument is, or that the file has which it names."""
+    """Returns the statement that an argument is, or that the file has which it names."""
     is_file = _is_file(given)
     if not is_file and re.search(r"\s", given):
         return given
@@ -137,7 +137,7 @@ def _statement(given: str) -> str:
 
 
 def _tables(arguments: argparse.Namespace) -> Any:
-    """The schemas of the tables that options name, or the database that has them."""
+    """Returns the schemas of the tables that options name, or the database that has them."""
     if arguments.duckdb:
         if arguments.schema or arguments.parquet:
             msg = "--duckdb gives all tables: leave out --schema and --parquet, or --duckdb"
@@ -161,7 +161,7 @@ def _tables(arguments: argparse.Namespace) -> Any:
 
 
 def _schema(text: str) -> pa.Schema:
-    """A schema written as ``x:double,y:int64``."""
+    """Returns a schema written as ``x:double,y:int64``."""
     fields = []
     for column in text.split(","):
         name, colon, type_name = column.strip().rpartition(":")
@@ -177,7 +177,7 @@ def _schema(text: str) -> pa.Schema:
 
 
 def _parquet(path: str) -> pa.Schema:
-    """The schema of a Parquet file, of a folder of them, or of the first of those that a pattern names."""
+    """Returns the schema of a Parquet file, of a folder of them, or of the first of those that a pattern names."""
     if path.startswith("~"):
         path = str(Path(path).expanduser())
     if glob.has_magic(path) and not Path(path).exists():
@@ -194,7 +194,7 @@ def _parquet(path: str) -> pa.Schema:
 
 
 def _database(path: str) -> Any:
-    """A connection to a DuckDB file, which stays as it is."""
+    """Returns a connection to a DuckDB file, which stays as it is."""
     try:
         import duckdb
     except ImportError as error:

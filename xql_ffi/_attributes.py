@@ -57,7 +57,7 @@ def annotate(dataset: Dataset, derivatives: Mapping[str, tuple[Any, Any]], *, te
 
 
 def _described(part: str | tuple[str, str | None], sources: Sequence[Any]) -> tuple[str, str | None]:
-    """The name of a variable and its units."""
+    """Returns the name of a variable and its units."""
     if not isinstance(part, str):
         name, units = part
         return name, units

@@ -51,7 +51,7 @@ def _is_terminal() -> bool:
 
 
 def _is_notebook() -> bool:
-    """Whether this is a kernel of Jupyter."""
+    """Returns whether this is a kernel of Jupyter."""
     with contextlib.suppress(Exception):
         return "IPKernelApp" in sys.modules["IPython"].get_ipython().config
     return False

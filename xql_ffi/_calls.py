@@ -1,4 +1,4 @@
-"""The operators whose calls stand in SQL, by their names."""
+"""The operators that SQL may call, by name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ OPERATORS = frozenset((*DERIVATIVES, STOP))
 
 
 def may_differentiate(text: str) -> bool:
-    """Whether a text has the name of an operator that differentiates, as a call of one does."""
+    """Returns whether a text has the name of an operator that differentiates, as a call of one does."""
     folded = text.lower()
     return any(name in folded for name in DERIVATIVES)

@@ -1,4 +1,4 @@
-"""Columns to differentiate by, and what derivatives are called."""
+"""Columns to differentiate by, and the names of derivatives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PART = re.compile(r'"(?:[^"]|"")*"|[^".]+')
 
 
 def column(named: object) -> Expr:
-    """A column, by its name or as it is.
+    """Returns a column, by its name or as it is.
 
     Raises:
         TypeError: it is not a column.
@@ -31,7 +31,7 @@ def column(named: object) -> Expr:
 
 
 def named_columns(wrt: Columns) -> dict[str, Expr]:
-    """The columns by the names that their derivatives bear.
+    """Returns the columns by the names that their derivatives bear.
 
     Raises:
         TypeError: one of them is not a column.
@@ -71,7 +71,7 @@ def paths(wrt: Columns) -> list[tuple[Path, str]]:
 
 
 def _path(named: str | Expr, column: Expr) -> tuple[Path, str]:
-    """The parts of the name of a relation, and a column of it."""
+    """Returns the parts of the name of a relation, and a column of it."""
     relation, name = column.to_variant().relation(), column.to_variant().name()
     # DataFusion says of a name in parts the parts with points between them, and not where a part has a point itself.
     parts = _PART.findall(named) if isinstance(named, str) else ()

@@ -1,4 +1,4 @@
-"""What an environment has, and whether it differentiates."""
+"""Reports what an environment has installed, and whether it differentiates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPECTED = math.cos(0.5) * 0.5 + math.sin(0.5)
 
 @dataclass(frozen=True)
 class Report:
-    """What was found.
+    """The findings of `examine`.
 
     Attributes:
         versions: of the distributions that matter; None for one that is not installed.
@@ -45,7 +45,7 @@ class Report:
         return any(not problem for problem in self.checks.values())
 
     def __str__(self) -> str:
-        """The report as lines to read."""
+        """Returns the report as lines to read."""
         lines = [f"{name:16} {found or 'not installed'}" for name, found in self.versions.items()]
         lines += ["", f"{'sessions' if find_spec('xql_ffi_engine') is None else 'engine'}: {self.engine}", ""]
         lines += [f"{way}: {problem or 'works'}" for way, problem in self.checks.items()]

@@ -1,4 +1,4 @@
-"""Whether this process' ``datafusion`` can differentiate."""
+"""Detects whether this process' ``datafusion`` can differentiate."""
 
 import warnings
 from pathlib import Path
@@ -41,17 +41,17 @@ def engine_status() -> str:
 
 
 def _is_for_engine() -> bool:
-    """Whether this is the major version of ``datafusion`` that there is an engine for."""
+    """Returns whether this is the major version of ``datafusion`` that there is an engine for."""
     return datafusion.__version__.startswith("54.")
 
 
 def is_active() -> bool:
-    """Whether sessions of this process' ``datafusion`` differentiate."""
+    """Returns whether sessions of this process' ``datafusion`` differentiate."""
     return _session.is_supported() or is_engine()
 
 
 def is_engine() -> bool:
-    """Whether ``datafusion`` runs on the engine in this process."""
+    """Returns whether ``datafusion`` runs on the engine in this process."""
     try:
         import xql_ffi_engine
     except ImportError:
@@ -61,7 +61,7 @@ def is_engine() -> bool:
 
 
 def way_out() -> str:
-    """What makes the sessions of this process differentiate."""
+    """Returns advice on how to make the sessions of this process differentiate."""
     status = engine_status()
     if not _is_for_engine():
         return status.rpartition("; ")[2]

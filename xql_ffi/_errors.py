@@ -85,7 +85,7 @@ _WHAT = {
 
 
 def untagged(message: str, tables: Sequence[str] = ()) -> str:
-    """A message without the names that a statement of this package has for what it makes itself.
+    """Returns a message without the names that a statement of this package has for what it makes itself.
 
     Args:
         message: the message.
@@ -102,7 +102,7 @@ def untagged(message: str, tables: Sequence[str] = ()) -> str:
 
 
 def translated(message: str, query: str | None = None) -> DifferentiationError | None:
-    """The exception for a message of DataFusion that is about a derivative; None for others.
+    """Returns the exception for a message of DataFusion that is about a derivative; None for others.
 
     Messages of the native library begin with the name of their kind. DataFusion puts before it where it met them. An
     error of a running query is quoted by the message of a conversion that failed.
@@ -141,7 +141,7 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
 
 
 def _unknown(name: str, query: str | None) -> DifferentiationError | None:
-    """The exception for a function that the session has not, if it is an operator or stands beside one."""
+    """Returns the exception for a function that the session has not, if it is an operator or stands beside one."""
     if name in OPERATORS:
         return DifferentiationError(
             f"this session has no function called {name}. Register it, xql_ffi.register(ctx), or run the statement as "
@@ -172,5 +172,5 @@ def _operator_over_aggregate(query: str, column: str) -> str | None:
 
 
 def _last(column: str) -> str:
-    """The name of a column without those of its table and schema."""
+    """Returns the name of a column without those of its table and schema."""
     return column.rpartition(".")[2].strip('"').lower()

@@ -46,7 +46,7 @@ _TIMES = {"ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 
 @dataclass(frozen=True)
 class Measured:
-    """What ``EXPLAIN ANALYZE`` has of a part of a plan.
+    """The metrics that ``EXPLAIN ANALYZE`` has for a part of a plan.
 
     Attributes:
         rows: how many rows the relation has, as it is shown.
@@ -84,11 +84,11 @@ class Part:
     measured: Measured | None
 
     def work(self) -> str:
-        """What it does."""
+        """Its operation."""
         return "; ".join([*(f"array: {each}" for each in self.arrays), *self.others])
 
     def source(self) -> str:
-        """What it reads."""
+        """Its inputs."""
         return ", ".join(
             [*self.reads, *(["a table" if self.tables == 1 else f"{self.tables} tables"] if self.tables else [])]
         )
@@ -197,7 +197,7 @@ _STATEMENT = "the statement"
 
 
 def _parts(plan: str, *, is_executed: bool) -> list[Part]:
-    """The parts of a plan, each after those that it reads."""
+    """Returns the parts of a plan, each after those that it reads."""
     blocks = {_STATEMENT: _Block()}
     for owner, line in _owned(plan, blocks):
         node, metrics = _node(line)
@@ -226,7 +226,7 @@ def _owned(plan: str, blocks: Mapping[str, _Block]) -> Iterator[tuple[str, str]]
 
 
 def _ordered(name: str, blocks: Mapping[str, _Block], found: list[str]) -> list[str]:
-    """A part and all that it reads, these first."""
+    """Returns a part and all that it reads, these first."""
     for below in blocks[name].reads:
         if below not in found:
             _ordered(below, blocks, found)
@@ -235,7 +235,7 @@ def _ordered(name: str, blocks: Mapping[str, _Block], found: list[str]) -> list[
 
 
 def _part(name: str, block: _Block, *, is_executed: bool) -> Part:
-    """What the lines of a part say."""
+    """Parses the lines of a part."""
     arrays, others = list[str](), list[str]()
     nodes = [_node(line) for line in block.lines]
     for node, metrics in nodes:
@@ -264,7 +264,7 @@ def _part(name: str, block: _Block, *, is_executed: bool) -> Part:
 
 
 def _node(line: str) -> tuple[str, Mapping[str, str]]:
-    """A node as it shows itself, and its metrics."""
+    """Returns a node as it shows itself, and its metrics."""
     shown = _METRICS.search(line)
     return (line[: shown.start()], _metrics(shown["metrics"])) if shown else (line, {})
 

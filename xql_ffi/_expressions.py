@@ -16,7 +16,7 @@ _R = TypeVar("_R")
 
 
 def of_expressions(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A function that takes expressions, and says so where it is called as one of JAX is: with a function."""
+    """Returns a function that takes expressions, and says so where it is called as one of JAX is: with a function."""
 
     @functools.wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -29,7 +29,7 @@ def of_expressions(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _no_expression(function: object, taker: str) -> TypeError:
-    """The error for a function of Python, as the functions of JAX with these names take them."""
+    """Returns the error for a function of Python, as the functions of JAX with these names take them."""
     return TypeError(
         f"{taker} takes expressions over columns; {shown(function)} is not one. Where that of JAX makes a function of "
         "a function, this makes an expression of an expression: grad(f(col('x')), 'x') is the derivative of f by the "
@@ -54,7 +54,7 @@ def check_expression(arg: object, taker: str) -> None:
 
 
 def shown(given: object) -> str:
-    """An argument in a message: its value if that is short, and else its class."""
+    """Returns an argument in a message: its value if that is short, and else its class."""
     if given is None or isinstance(given, str | int | float):
         return shortened(given)
     kind = type(given)
@@ -63,7 +63,7 @@ def shown(given: object) -> str:
 
 
 def parts(expression: Expr) -> Iterator[Expr]:
-    """An expression and all that it is made of, subqueries aside."""
+    """Yields an expression and all that it is made of, subqueries aside."""
     ahead = [expression]
     while ahead:
         part = ahead.pop()
@@ -74,7 +74,7 @@ def parts(expression: Expr) -> Iterator[Expr]:
 
 
 def in_sql(expression: Expr) -> str:
-    """An expression over columns without a table, in SQL.
+    """Returns an expression over columns without a table, in SQL.
 
     >>> from datafusion import col, lit
     >>> in_sql(lit(1.0) / (lit(1.0) + col("x")))
@@ -99,5 +99,5 @@ def in_sql(expression: Expr) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name in SQL, as it is."""
+    """Returns a name in SQL, as it is."""
     return '"' + name.replace('"', '""') + '"'

@@ -38,11 +38,11 @@ class Extension:
         self._differentiating = _session.Differentiating()
 
     def __datafusion_session_components__(self, ctx: SessionContext) -> Any:
-        """The codecs of the session."""
+        """Returns the codecs of the session."""
         return self._differentiating.__datafusion_session_components__(ctx)
 
     def __datafusion_session_planner__(self, ctx: SessionContext, fallback: CapsuleType) -> CapsuleType:
-        """The planner of the session, which has the functions then."""
+        """Returns the planner of the session, which has the functions then."""
         twin = twin_of(ctx)
         planner = self._differentiating.__datafusion_session_planner__(ctx, fallback)
         register_operators(ctx, self._rules)

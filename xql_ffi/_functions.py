@@ -16,7 +16,7 @@ from xql_ffi._rules import Rule, checked_rules
 
 @of_expressions
 def grad(expr: Expr, wrt: str | Expr, *, rules: Iterable[Rule] = ()) -> Expr:
-    """The derivative of an expression by a column, as an expression, for frames of a registered session.
+    """Returns the derivative of an expression by a column, as an expression, for frames of a registered session.
 
     >>> from datafusion import SessionContext, col
     >>> from xql_ffi import register
@@ -39,7 +39,7 @@ def grad(expr: Expr, wrt: str | Expr, *, rules: Iterable[Rule] = ()) -> Expr:
 
 @of_expressions
 def jvp(expr: Expr, *directions: str | Expr | float, rules: Iterable[Rule] = ()) -> Expr:
-    """The derivative of an expression along a direction: the sum of derivative times tangent over columns.
+    """Returns the derivative of an expression along a direction: the sum of derivative times tangent over columns.
 
     >>> from datafusion import SessionContext, col
     >>> from xql_ffi import register
@@ -67,7 +67,7 @@ def jvp(expr: Expr, *directions: str | Expr | float, rules: Iterable[Rule] = ())
 
 @of_expressions
 def vjp(expr: Expr, wrt: str | Expr, cotangent: Expr | float, *, rules: Iterable[Rule] = ()) -> Expr:
-    """A cotangent times the derivative of an expression by a column.
+    """Returns a cotangent times the derivative of an expression by a column.
 
     >>> from datafusion import SessionContext, col
     >>> from xql_ffi import register
@@ -91,7 +91,7 @@ def vjp(expr: Expr, wrt: str | Expr, cotangent: Expr | float, *, rules: Iterable
 
 @of_expressions
 def stop_gradient(expr: Expr) -> Expr:
-    """The expression, which is constant wherever a derivative meets it.
+    """Returns the expression, which is constant wherever a derivative meets it.
 
     >>> from datafusion import SessionContext, col
     >>> from xql_ffi import register

@@ -38,7 +38,7 @@ Places = Sequence[Sequence[int]]
 
 @of_expressions
 def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr]:
-    """An expression followed by its derivatives, ready for ``df.select(*...)``.
+    """Returns an expression followed by its derivatives, ready for ``df.select(*...)``.
 
     >>> from datafusion import SessionContext, col
     >>> from xql_ffi import register
@@ -64,7 +64,7 @@ def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> lis
 
 @of_expressions
 def gradient(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr]:
-    """The derivatives of an expression by columns.
+    """Returns the derivatives of an expression by columns.
 
     Args:
         expr: what to differentiate.
@@ -92,7 +92,7 @@ def gradient(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr
 
 @of_expressions
 def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[Expr]]:
-    """The second derivatives of an expression by pairs of columns.
+    """Returns the second derivatives of an expression by pairs of columns.
 
     >>> from datafusion import SessionContext, col
     >>> from xql_ffi import register
@@ -131,7 +131,7 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
 
 @of_expressions
 def jacobian(exprs: Sequence[Expr], wrt: Columns, *, grad: Grad | None = None) -> list[list[Expr]]:
-    """The derivatives of several expressions by columns.
+    """Returns the derivatives of several expressions by columns.
 
     >>> from datafusion import SessionContext, col
     >>> from xql_ffi import register
@@ -171,7 +171,7 @@ def jacobian(exprs: Sequence[Expr], wrt: Columns, *, grad: Grad | None = None) -
 
 @of_expressions
 def hvp(expr: Expr, wrt: Columns, vector: Sequence[Expr | float], *, grad: Grad | None = None) -> list[Expr]:
-    """The Hessian of an expression times a vector, without the Hessian.
+    """Returns the Hessian of an expression times a vector, without the Hessian.
 
     >>> from datafusion import SessionContext, col
     >>> from xql_ffi import register
@@ -207,7 +207,7 @@ def hvp(expr: Expr, wrt: Columns, vector: Sequence[Expr | float], *, grad: Grad 
 
 
 def _name(expr: Expr) -> str | None:
-    """The name of a column, or of an expression that has been given one."""
+    """Returns the name of a column, or of an expression that has been given one."""
     if expr.variant_name() == "Column":
         name: str = expr.to_variant().name()
         return name
@@ -229,7 +229,7 @@ class Gradients:
 
 
 def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[str]) -> Gradients:
-    """A value and its derivatives by the rows of the relations that it reads.
+    """Returns a value and its derivatives by the rows of the relations that it reads.
 
     >>> from datafusion import SessionContext
     >>> import xql_ffi
@@ -294,27 +294,27 @@ class _Relation:
 
     @property
     def name(self) -> str:
-        """What the relation is called, as it was given."""
+        """The name of the relation, as the caller wrote it."""
         return ".".join(self.path)
 
     @property
     def columns(self) -> list[str]:
-        """What the columns are called."""
+        """The names of the columns."""
         names: list[str] = self.schema.names
         return names
 
     def derivatives(self) -> list[str]:
-        """What the derivatives are called."""
+        """The names of the derivatives."""
         return [f"d_{variable}" for variable in self.variables]
 
 
 def in_parts(relation: Path) -> str:
-    """A relation in SQL, each part of its name in quotes."""
+    """Returns a relation in SQL, each part of its name in quotes."""
     return ".".join(map(quoted, relation))
 
 
 def by_relation(wrt: str | Sequence[str]) -> list[tuple[Path, str]]:
-    """The columns to differentiate by, each with its relation before it.
+    """Returns the columns to differentiate by, each with its relation before it.
 
     Raises:
         ValueError: a column is named without its relation, or a relation in two ways.
@@ -336,7 +336,7 @@ def by_relation(wrt: str | Sequence[str]) -> list[tuple[Path, str]]:
 
 
 def schema_of(ctx: SessionContext, relation: Path) -> pa.Schema:
-    """The schema of a relation to differentiate by.
+    """Returns the schema of a relation to differentiate by.
 
     Raises:
         ValueError: the session has no such table.
@@ -349,7 +349,7 @@ def schema_of(ctx: SessionContext, relation: Path) -> pa.Schema:
 
 
 def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]:
-    """The relations of columns, each with all of its columns and those to differentiate by."""
+    """Returns the relations of columns, each with all of its columns and those to differentiate by."""
     variables: dict[Path, list[str]] = {}
     for relation, name in by_relation(wrt):
         variables.setdefault(relation, []).append(name)
@@ -389,18 +389,18 @@ def _places(relations: Sequence[_Relation]) -> Places:
 
 
 def _is_plain(field: pa.Field) -> bool:
-    """Whether a column of several tables is of this type if each of theirs is."""
+    """Returns whether a column of several tables is of this type if each of theirs is."""
     of = field.type
     return not field.metadata and (pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_boolean(of))
 
 
 def _at(place: int, tag: str) -> Expr:
-    """A column of the rows of all relations."""
+    """Returns a column of the rows of all relations."""
     return col(f"c{place}_{tag}")
 
 
 def _statement(relations: Sequence[_Relation], places: Places, loss: str, tag: str) -> str:
-    """The value, and the rows of the relations with their derivatives, under names that nothing else has.
+    """Returns the value, and the rows of the relations with their derivatives, under names that nothing else has.
 
     SELECT (loss), coalesce(r0.part, r1.part, r2.part), coalesce(r1.inp, r2.out), coalesce(r1.val, r2.val),
         coalesce(CASE WHEN r1.part IS NOT NULL THEN grad((loss), r1.val) END, CASE ...), ...

@@ -1,4 +1,4 @@
-"""Which interpreter of a process imports the package."""
+"""Checks which interpreter of a process imports the package."""
 
 _REFUSED = (
     "xql_ffi, and datafusion and pyarrow below it, run in the main interpreter of a process and in no "

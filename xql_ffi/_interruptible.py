@@ -1,4 +1,4 @@
-"""Work of the native library that Ctrl-C ends the wait for.
+"""Runs work of the native library so that Ctrl-C can interrupt it.
 
 Python answers signals in its main thread, between two of its instructions. A call of the native library is one of
 them, be it ever so long. So another thread makes it, and the main thread waits.
@@ -21,7 +21,7 @@ _PATIENCE = 0.1
 
 
 def interruptible(work: Callable[[], _Made]) -> _Made:
-    """What work gives. If Ctrl-C is pressed meanwhile, it ends at its next step, and nobody waits for it."""
+    """Returns the result of the work. Ctrl-C ends the work at its next step, and the wait for it at once."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     interruption = _ffi.gc(_lib.xql_ffi_interruption_new(), _lib.xql_ffi_interruption_free)

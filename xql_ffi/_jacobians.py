@@ -253,7 +253,7 @@ def _of_value(
 
 
 def _differentiated(ctx: SessionContext, query: str, names: Sequence[str], by: Variable) -> Jacobian:
-    """The derivatives of the last column of a query."""
+    """Returns the derivatives of the last column of a query."""
     check_names(names, "the query")
     *keys, value = names
     derivative = f"grad(o.{quoted(value)}, b.{quoted(by.name)})"
@@ -267,7 +267,7 @@ def _differentiated(ctx: SessionContext, query: str, names: Sequence[str], by: V
 
 
 def _ordered(ctx: SessionContext, query: str, keys: Sequence[str]) -> pa.Table:
-    """The rows of a query in the order of keys. DataFusion loses rows where it orders those of OFFSET again."""
+    """Returns the rows of a query in the order of keys. DataFusion loses rows where it orders those of OFFSET again."""
     frame = ctx.sql(query).cache()
     rows = frame.to_arrow_table()
     if _are_in_order(rows, keys):
@@ -291,7 +291,7 @@ def _are_in_order(rows: pa.Table, keys: Sequence[str]) -> bool:
 
 
 def _places(pairs: pa.Table, side: pa.Table, prefix: str) -> Any:
-    """The positions in the rows of one side of the rows of pairs."""
+    """Returns the positions in the rows of one side of the rows of pairs."""
     import numpy as np
 
     keys = side.column_names[:-1]

@@ -66,7 +66,7 @@ _SIGNATURES = {signature.partition("(")[0]: signature for signature in (*WRITTEN
 
 
 def way_without(name: str, host: str = "DataFusion") -> str | None:
-    """What to do where a derivative is taken of a function that a host lacks; None for one that is not known here."""
+    """Returns advice for the derivative of a function that a host lacks; None for a function that is not listed."""
     name = name.lower()
     if host == "DataFusion" and name in SIGNATURES:
         return _way_with_special(SIGNATURES[name])

@@ -17,7 +17,7 @@ ENGINE = "xql_ffi_engine"
 
 
 def _of_engine() -> Any:
-    """The library that the engine has, if it is for the ``datafusion`` of this process and of this release."""
+    """Returns the library that the engine has, if it is for the ``datafusion`` of this process and of this release."""
     if importlib.util.find_spec(ENGINE) is None:
         return None
     from xql_ffi_engine import loader

@@ -19,7 +19,7 @@ QUERY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_stat
 
 
 def frame_of(session: Any, loss: object) -> Any:
-    """The DataFrame that a loss is.
+    """Returns the DataFrame that a loss is.
 
     Raises:
         TypeError: it is neither SQL nor a DataFrame.
@@ -55,7 +55,7 @@ def viewed(session: Any, frame: Any, tag: str) -> Iterator[str]:
 
 
 def stripped(query: str) -> str:
-    """A query without the semicolon and the space around it, as it stands in parentheses."""
+    """Returns a query without the semicolon and the space around it, as it stands in parentheses."""
     return query.strip().rstrip("; \t\r\n")
 
 
@@ -79,12 +79,12 @@ def called(column: str) -> str:
 
 
 def scans(plan: str) -> list[str]:
-    """The tables that an optimized plan, as it is shown, scans."""
+    """Returns the tables that an optimized plan, as it is shown, scans."""
     return [found["table"] for found in _SCAN.finditer(plan)]
 
 
 def plan_with_scans(frame: Any) -> str:
-    """The plan of a query as it is shown, with the tables that it scans: optimized, unless that hides tables.
+    """Returns the plan of a query as it is shown, with the tables that it scans: optimized, unless that hides tables.
 
     A CTE that several others read is computed apart, and the optimized plan shows a scan of it.
     """
@@ -93,7 +93,7 @@ def plan_with_scans(frame: Any) -> str:
 
 
 def may_read(plan: str, table: str, column: str) -> bool:
-    """Whether an optimized plan, as it is shown, may read a column of a table, be it in a condition alone."""
+    """Returns whether an optimized plan, as it is shown, may read a column of a table, be it in a condition alone."""
     for found in _SCAN.finditer(plan):
         # What derivatives have added shows nothing of what it reads.
         if found["table"].startswith("∂"):
@@ -106,7 +106,7 @@ def may_read(plan: str, table: str, column: str) -> bool:
 
 
 def unread(name: str) -> VariableError:
-    """The error for a parameter that a loss does not read."""
+    """Returns the error for a parameter that a loss does not read."""
     return VariableError(
         f"the loss does not read {name}: its derivative would be 0 at every point, and an optimizer would leave it as "
         "it is. Name the columns that the loss reads, or let the loss read this one by this name"
@@ -114,7 +114,7 @@ def unread(name: str) -> VariableError:
 
 
 def in_its_part(expressions: Sequence[str]) -> str:
-    """What a query has from the table that a row is of, by what it has from each where `selected_beside` selects.
+    """Returns the value of the table to which a row belongs, from the values of all tables in `selected_beside`.
 
     The planner computes of such a column in the rows of each table what it has from that.
     """
@@ -122,7 +122,7 @@ def in_its_part(expressions: Sequence[str]) -> str:
 
 
 def in_own_rows(expression: str, number: int, tag: str) -> str:
-    """An expression in the rows of a table, and NULL in those of the others.
+    """Returns an expression in the rows of a table, and NULL in those of the others.
 
     A derivative by what a loss does not read is 0 in all rows.
     """
@@ -135,12 +135,12 @@ def part(number: int, tag: str) -> str:
 
 
 def part_of_row(count: int, tag: str) -> str:
-    """What a query has as the number of the table that a row is of, of so many tables."""
+    """Returns the expression for the number of the table to which a row belongs."""
     return in_its_part([part(number, tag) for number in range(count + 1)])
 
 
 def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:
-    """What a query selects from that has a value, and the rows of one table after those of the other.
+    """Returns the FROM clause of a query that has a value, and then the rows of one table after those of another.
 
     No two parts have a row in common, so that a join has all rows, and one node of the plan asks for all of them, in
     which the planner sees what they have in common. The joins are a balanced tree: in a chain each would have the

@@ -1,4 +1,4 @@
-"""What the native library makes: handles that free themselves, and its errors as exceptions."""
+"""Calls the native library: handles that free themselves, and errors as exceptions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _get_context = _ffi.cast("void *(*)(void *)", ctypes.cast(ctypes.pythonapi.PyCap
 
 
 def rule(signature: str, partials: Sequence[str], functions: Sequence[str], *, strict: bool) -> Any:
-    """A rule, checked.
+    """Returns a rule, checked.
 
     Raises:
         ValueError: the rule is wrong; the message shows what and what to do.
@@ -67,7 +67,7 @@ def rule(signature: str, partials: Sequence[str], functions: Sequence[str], *, s
 
 
 def rule_calling(signature: str, partials: Sequence[str], functions: Sequence[Any], *, strict: bool) -> Any:
-    """A rule whose partial derivatives call these functions of a session, checked.
+    """Returns a rule whose partial derivatives call these functions of a session, checked.
 
     Raises:
         ValueError: the rule is wrong; the message shows what and what to do.
@@ -80,7 +80,7 @@ def rule_calling(signature: str, partials: Sequence[str], functions: Sequence[An
 
 
 def function(session: str, call: bytes) -> Any:
-    """The function that a call of it calls, which the session with this identifier has written.
+    """Returns the function that a call of it calls, which the session with this identifier has written.
 
     Raises:
         ValueError: it cannot be read.
@@ -91,7 +91,7 @@ def function(session: str, call: bytes) -> Any:
 
 
 def operator(name: str, rules: Sequence[Any]) -> Any:
-    """The differential operator of this name with these rules.
+    """Returns the differential operator of this name with these rules.
 
     Raises:
         ValueError: there is no such operator, or two rules are for one function.
@@ -102,17 +102,17 @@ def operator(name: str, rules: Sequence[Any]) -> Any:
 
 
 def datafusion_version() -> int:
-    """The major version of ``datafusion`` that can import the struct of an operator."""
+    """Returns the major version of ``datafusion`` that can import the struct of an operator."""
     return int(_lib.xql_ffi_datafusion_version())
 
 
 def capsule(operator: Any, name: bytes) -> CapsuleType:
-    """A capsule with the struct of an operator that goes by this name. It may outlive the operator."""
+    """Returns a capsule with the struct of an operator that goes by this name. It may outlive the operator."""
     return _capsule(_STRUCTS[name](operator), name, _lib.xql_ffi_capsule_context(operator, _get_context))
 
 
 def has_sessions() -> bool:
-    """Whether the library has components for sessions: that for DataFusion 54 has none."""
+    """Returns whether the library has components for sessions: that for DataFusion 54 has none."""
     try:
         return bool(_lib.xql_ffi_component_new)
     except (AttributeError, _ffi.error):
@@ -120,7 +120,7 @@ def has_sessions() -> bool:
 
 
 def component(kind: str, name: bytes, **parts: CapsuleType) -> CapsuleType:
-    """A capsule with a component of a session, made of these capsules, whose struct goes by this name.
+    """Returns a capsule with a component of a session, made of these capsules, whose struct goes by this name.
 
     Raises:
         ValueError: a capsule is another one than it should be.
@@ -192,12 +192,12 @@ def note_functions(new_session: CapsuleType) -> None:
 
 
 def is_planner_of(planner: CapsuleType, session: str) -> bool:
-    """Whether this planner is that of the library by which the session with this identifier differentiates."""
+    """Returns whether this planner is that of the library by which the session with this identifier differentiates."""
     return bool(_lib.xql_ffi_is_planner_of(_ffi.cast("void *", _get_pointer(planner, PLANNER)), text(session)))
 
 
 def has_other_planner(session: str) -> bool:
-    """Whether a planner of another library is behind that of the registered session with this identifier."""
+    """Returns whether a planner of another library is behind that of the registered session with this identifier."""
     return bool(_lib.xql_ffi_has_other_planner(text(session)))
 
 
@@ -207,13 +207,13 @@ def shares_ctes(session: str) -> bool:
 
 
 def with_materialization(sql: str) -> str:
-    """A statement in which DataFusion reads what its common table expressions say with AS MATERIALIZED."""
+    """Returns a statement in which DataFusion reads what its common table expressions say with AS MATERIALIZED."""
     made = _lib.xql_ffi_with_materialization(text(sql))
     return sql if made == _ffi.NULL else taken(made)
 
 
 def is_registered(session: str) -> bool:
-    """Whether the session with this identifier is registered."""
+    """Returns whether the session with this identifier is registered."""
     return bool(_lib.xql_ffi_is_registered(text(session)))
 
 
@@ -240,7 +240,7 @@ def note_statement(session: str, sql: str) -> None:
 
 
 def optimized(session: str, plan: bytes) -> bytes:
-    """The plan of a statement, differentiated and optimized, both as this session writes and reads them.
+    """Returns the plan of a statement, differentiated and optimized, both as this session writes and reads them.
 
     Raises:
         ValueError: the session is not registered, or a derivative cannot be taken.
@@ -266,7 +266,7 @@ def shown(session: str, plan: bytes) -> str:
 
 
 def crossings() -> int:
-    """How many tables, functions and plans are on their way between a session and the library."""
+    """Returns how many tables, functions and plans are on their way between a session and the library."""
     return int(_lib.xql_ffi_crossings())
 
 
@@ -282,7 +282,7 @@ def _address(pointer: Any) -> int:
 
 
 def text(sql: str) -> Any:
-    """A text as the native library takes it.
+    """Returns a text as the native library takes it.
 
     Raises:
         ValueError: it has a NUL character.
@@ -294,7 +294,7 @@ def text(sql: str) -> Any:
 
 
 def taken(string: Any) -> str:
-    """A text of the native library, which is freed there."""
+    """Returns a text of the native library, which is freed there."""
     made: str = _ffi.string(string).decode()
     _lib.xql_ffi_string_free(string)
     return made

@@ -17,7 +17,7 @@ _ffi, _lib = _library.ffi, _library.lib
 
 
 class Observer(Protocol):
-    """Whoever is told of steps."""
+    """Receives the steps of queries."""
 
     def _observe(self, query: str, number: int, batches: list[pa.RecordBatch]) -> None:
         """Takes the rows of a step. An exception ends the query."""
@@ -31,7 +31,7 @@ _is_observed = False
 
 
 def observe(observer: Observer | None) -> None:
-    """Has an observer told of the steps of queries that registered sessions of DataFusion 55 plan from now on.
+    """Notifies an observer of the steps of queries that registered sessions of DataFusion 55 plan from now on.
 
     Queries that are planned by then go on telling theirs, until there is nobody: None.
     """
@@ -44,27 +44,27 @@ def observe(observer: Observer | None) -> None:
 
 
 def pause() -> None:
-    """Has nobody told of the steps of queries that are planned from now on. Others go on telling theirs."""
+    """Stops notifications for queries that are planned from now on. Earlier queries continue to notify."""
     global _is_observed
     _is_observed = False
     _lib.xql_ffi_observe(_callback(), _NOBODY)
 
 
 def is_observed() -> bool:
-    """Whether queries that are planned now are to tell their steps."""
+    """Returns whether queries that are planned now are to tell their steps."""
     return _is_observed
 
 
 @functools.lru_cache(maxsize=1)
 def _callback() -> Any:
-    """What the library calls. It is there for as long as the process."""
+    """Returns the callback for the library. It lives as long as the process."""
     # Where Python ends, nobody wants to know, and a thread of a query that came back to it would end the process.
     atexit.register(_lib.xql_ffi_stop_observing)
     return _ffi.callback("void(uintptr_t, char *, uintptr_t, void *, char *, uintptr_t)", _tell)
 
 
 def _tell(number: int, query: Any, step: int, rows: Any, error: Any, size: int) -> None:
-    """Tells an observer of a step.
+    """Notifies an observer of a step.
 
     The rows are an ``ArrowArrayStream``, and ``size`` bytes of zeros wait for what an exception says.
     """

@@ -29,14 +29,14 @@ _SHOWN = "_repr_mimebundle_"
 
 
 class _Exporter:
-    """What the native library exports of a function."""
+    """The exports of the native library for a function."""
 
     def __init__(self, name: str, rules: Sequence[Rule] = ()) -> None:
         self._functions = _functions(rules)
         self._operator = _native.operator(name, [rule._native() for rule in rules])
 
     def __datafusion_scalar_udf__(self) -> CapsuleType:
-        """The function as an ``FFI_ScalarUDF``.
+        """Returns the function as an ``FFI_ScalarUDF``.
 
         Raises:
             MissingEngineError: this ``datafusion`` would read the struct as another one.
@@ -52,14 +52,14 @@ class _Exporter:
 
 
 class _SimplifiedExporter(_Exporter):
-    """What the native library exports of an operator, whose calls are simplified."""
+    """The exports of the native library for an operator, whose calls are simplified."""
 
     def __datafusion_scalar_udf_simplify__(self) -> CapsuleType:
         """How calls of the function are simplified, as an ``FFI_ScalarUDFSimplify``."""
         return _native.capsule(self._operator, _native.SIMPLIFY)
 
     def __datafusion_scalar_udf_simplify_functions__(self) -> list[Any]:
-        """The functions that calls may be simplified to, besides DataFusion's own."""
+        """Returns the functions that calls may be simplified to, besides DataFusion's own."""
         return [function._udf for function in self._functions]
 
 
@@ -75,13 +75,13 @@ class _Function(_SimplifiedExporter, ScalarUDF):
 
     @property
     def _udf(self) -> Any:
-        """What ``SessionContext.register_udf`` and calls hand to DataFusion."""
+        """The object that ``SessionContext.register_udf`` and calls pass to DataFusion."""
         if _session.is_supported():
             _session.install_registering(2)
         return self._imported
 
     def __call__(self, *args: Expr) -> Expr:
-        """The call of the function with these expressions.
+        """Returns the call of the function with these expressions.
 
         Raises:
             TypeError: an argument is not an expression.
@@ -119,7 +119,7 @@ def _companion(name: str, rules: tuple[Rule, ...]) -> Any:
 
 
 def _functions(rules: Iterable[Rule]) -> list[ScalarUDF]:
-    """The functions of all rules, which call them by name."""
+    """Returns the functions of all rules, which call them by name."""
     functions: dict[str, ScalarUDF] = {}
     for rule in rules:
         for function in rule.functions:
@@ -225,5 +225,5 @@ def register_special(ctx: SessionContext) -> None:
 
 
 def _shown(name: str, **_: Any) -> dict[str, str]:
-    """What IPython shows of a session of this class."""
+    """Returns what IPython shows for a session of this class."""
     return {"text/plain": f"<{name} with grad, jvp, vjp and stop_gradient>"}

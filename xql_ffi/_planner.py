@@ -15,7 +15,7 @@ _PUTTING = threading.Lock()
 
 
 def planner(ctx: SessionContext, fallback: CapsuleType) -> CapsuleType:
-    """A planner that differentiates the statements of a session, and leaves the rest to another planner.
+    """Returns a planner that differentiates the statements of a session, and leaves the rest to another planner.
 
     Args:
         ctx: the handle of the session that has the codecs of this package.

@@ -181,7 +181,7 @@ def _check_keys(rows: DataFrame, keys: Sequence[str], what: str, remedy: str) ->
 
 
 def _names(frame: DataFrame, what: str) -> list[str]:
-    """The names of the columns of a query."""
+    """Returns the names of the columns of a query."""
     names: list[str] = frame.schema().names
     check_names(names, what)
     _check_no_derivative(names[:-1], what)
@@ -195,7 +195,7 @@ def _check_no_derivative(keys: Sequence[str], what: str) -> None:
 
 
 def _vector_of(frame: DataFrame, keys: Sequence[str], what: str, of: str) -> str:
-    """The column of a query that has a vector, beside the keys of what it belongs to."""
+    """Returns the column of a query that has a vector, beside the keys of what it belongs to."""
     *own, vector = _names(frame, what)
     if set(own) != set(keys):
         wanted, found = (", ".join(map(repr, [*names, vector])) for names in (keys, own))
@@ -209,6 +209,6 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def _joined(relation: str, alias: str, other: str, keys: Sequence[str]) -> str:
-    """The join of rows that have the same keys, which may be NULL."""
+    """Returns the join of rows that have the same keys, which may be NULL."""
     same = " AND ".join(f"({other}.{quoted(key)} IS NOT DISTINCT FROM {alias}.{quoted(key)})" for key in keys)
     return f"JOIN {relation} AS {alias} ON {same}" if keys else f"CROSS JOIN {relation} AS {alias}"

@@ -1,4 +1,4 @@
-"""What recursive queries compute and what objectives give, shown while they run."""
+"""Shows the steps of recursive queries and the values of objectives while they run."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class progress:  # noqa: N801, it is called like a function
 
     @classmethod
     def _watch(cls) -> None:
-        """Has the innermost block told, by the library that plans the queries of this process."""
+        """Sets the innermost block as the observer of the library that plans the queries of this process."""
         innermost = cls._active[-1] if cls._active else None
         if is_engine():
             from xql_ffi_engine import _engine
@@ -160,7 +160,7 @@ class progress:  # noqa: N801, it is called like a function
 
     @classmethod
     def _pause(cls, change: int) -> None:
-        """Has nobody told of what is planned while there are pauses."""
+        """Stops notifications for statements that are planned during a pause."""
         with cls._lock:
             cls._pauses += change
             if cls._active:
@@ -227,7 +227,7 @@ def _norm(gradient: NDArray[np.float64]) -> float:
 
 
 def called(objective: object, value: float | None = None, gradient: NDArray[np.float64] | None = None) -> None:
-    """Tells the innermost block, if there is one, of a call of an objective and of what it gave."""
+    """Notifies the innermost block, if there is one, of a call of an objective and of its result."""
     with progress._lock:
         innermost = progress._active[-1] if progress._active else None
     if innermost is not None:
@@ -244,7 +244,7 @@ def stepped(prepared: object, values: Mapping[str, object]) -> None:
 
 @contextlib.contextmanager
 def unwatched() -> Iterator[None]:
-    """Has nobody told of the steps of queries that are planned in the block, as those are that objectives run by."""
+    """Stops notifications for queries that are planned in the block, such as those by which objectives run."""
     progress._pause(+1)
     try:
         yield

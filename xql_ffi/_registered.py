@@ -63,7 +63,7 @@ _RECURSION = re.compile(r"^\s*RecursiveQuery:", re.MULTILINE)
 
 
 def twin_of(ctx: SessionContext) -> SessionContext:
-    """A session that plans as this one does now, whatever is done to this one afterwards.
+    """Returns a session that plans as this one does now, whatever is done to this one afterwards.
 
     Both have the same tables, memory pool and files.
     """
@@ -98,13 +98,13 @@ def adopt(
 
 
 def _twin(ctx: Any) -> Any:
-    """What plans statements without a call, if not the session itself."""
+    """Returns the session that plans statements without a call, if it is not the session itself."""
     is_lacking = not ctx._xql_ffi_has_all_planners and _native.has_other_planner(ctx.session_id())
     return None if is_lacking else ctx._xql_ffi_twin
 
 
 def undifferentiated(ctx: Any) -> Any:
-    """A handle of a session that plans what has no call without asking this package, if there is one."""
+    """Returns a handle of a session that plans what has no call without asking this package, if there is one."""
     return (_twin(ctx) if hasattr(ctx, "_xql_ffi_twin") else None) or ctx
 
 
@@ -112,7 +112,7 @@ _SUBCLASSES: dict[type, type] = {}
 
 
 def _subclass(cls: type) -> type:
-    """The subclass of a class of ``datafusion``, or of a user's own class of sessions, which is made once."""
+    """Returns the subclass of a class of ``datafusion``, or of a user's own class of sessions, which is made once."""
     if cls not in _SUBCLASSES:
         _SUBCLASSES[cls] = _made(cls)
     return _SUBCLASSES[cls]
@@ -164,7 +164,7 @@ def _method(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _deriving(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that makes another handle of a session.
+    """Returns a method that makes another handle of a session.
 
     It is made of the handle with the codecs of this package, for the method binds the planner of the session to those
     of the new one.
@@ -183,7 +183,7 @@ def _deriving(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _changing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a session that its twin is to follow.
+    """Returns a method of a session that its twin is to follow.
 
     A planner gets the codecs of the handle by which it is installed.
     """
@@ -223,7 +223,7 @@ def _register_view(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _query_planner(self: Any, session: Any = None) -> Any:
-    """The planner of a session, for one that is to stand in front of it, with codecs that know what crosses."""
+    """Returns the planner of a session, for one that is to stand in front of it, with codecs that know what crosses."""
     return self._xql_ffi_crossing.ctx.__datafusion_query_planner__(session)
 
 
@@ -276,7 +276,7 @@ def _frame_of_twin(frame: Any) -> Any:
 
 
 def _of_session(ctx: Any, made: Any) -> Any:
-    """What a frame of the twin gives, as the session has it: calls may be added to a frame."""
+    """Returns a frame of the twin as one of the session, since calls may be added to a frame."""
     if isinstance(made, DataFrame):
         return ctx.create_dataframe_from_logical_plan(made.logical_plan())
     if isinstance(made, RecordBatchStream):
@@ -311,7 +311,7 @@ def sharing() -> Iterator[None]:
 
 
 def logical_plan(frame: Any) -> str:
-    """The plan of a frame as it is shown before it is differentiated, also where the library has planned it."""
+    """Returns the plan of a frame as it is shown before it is differentiated, also where the library has planned it."""
     shown: str = frame.logical_plan().display_indent()
     if _PLANNED.search(shown):
         crossing = frame._xql_ffi_session._xql_ffi_crossing
@@ -331,7 +331,7 @@ def _row(values: Mapping[str, Any]) -> bytes:
 
 
 def _planned_by_library(ctx: Any, query: str, stock: Callable[..., Any], values: Mapping[str, Any] | None) -> Any:
-    """The frame of a statement that reads a relation several times: the session would write it out for each.
+    """Returns the frame of a statement that reads a relation several times: the session would write it out for each.
 
     What the library cannot plan the session may, or say what is wrong with it.
     """

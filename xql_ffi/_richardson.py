@@ -60,5 +60,5 @@ def derive(steps: Sequence[float], quotients: Sequence[float], rounding: float, 
 
 
 def _extrapolated(quotients: Sequence[float], factor: float) -> list[float]:
-    """What is left without the error that is the factor times as large at the step before."""
+    """Extrapolates: removes the error that was larger by this factor at the step before."""
     return [math.nan, *((factor * fine - coarse) / (factor - 1) for coarse, fine in pairwise(quotients))]

@@ -49,7 +49,7 @@ class Rule:
         self._native()
 
     def __repr__(self) -> str:
-        """The call of `rule` that makes it."""
+        """Returns the call of `rule` that makes it."""
         options = [f"functions={list(self.functions)!r}"] * bool(self.functions) + ["strict=True"] * self.strict
         return f"rule({', '.join([*map(repr, (self.signature, *self.partials)), *options])})"
 
@@ -62,7 +62,7 @@ class Rule:
 
 
 def rule(signature: str, *partials: str | Expr, strict: bool = False, functions: Iterable[ScalarUDF] = ()) -> Rule:
-    """A rule that says how a scalar function is differentiated.
+    """Returns a rule that says how a scalar function is differentiated.
 
     The partial derivatives are SQL over the parameters and ``Ω``, the function's own output: numbers, ``+ - * / %``,
     comparisons, ``AND``, ``OR``, ``NOT``, ``BETWEEN``, ``IS NULL``, ``CASE``, casts to ``REAL`` or ``DOUBLE``, and
@@ -101,7 +101,7 @@ def rule(signature: str, *partials: str | Expr, strict: bool = False, functions:
 
 
 def checked_rules(rules: Iterable[Rule], taker: str) -> tuple[Rule, ...]:
-    """The rules.
+    """Returns the rules.
 
     Raises:
         TypeError: ``rules`` is not a list of rules.

@@ -62,7 +62,7 @@ class Sample:
         return {n: _differences([next(values) for _ in _SHIFTS], scale, precision) for n, scale in scales.items()}
 
     def _decoded(self, *, double: bool) -> pa.Table:
-        """The rows without dictionaries; with floats in double precision, if so."""
+        """Returns the rows without dictionaries; with floats in double precision, if so."""
         schema = self.rows.schema
         plain = [t.value_type if pa.types.is_dictionary(t) else t for t in schema.types]
         types = [pa.float64() if double and pa.types.is_floating(t) else t for t in plain]

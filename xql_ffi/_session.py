@@ -46,7 +46,7 @@ DEFERRED = (
 
 
 def is_supported() -> bool:
-    """Whether sessions of this process' ``datafusion`` have the extension points that the library knows."""
+    """Returns whether sessions of this process' ``datafusion`` have the extension points that the library knows."""
     major = datafusion.__version__.partition(".")[0]
     return _native.has_sessions() and major == str(_native.datafusion_version())
 
@@ -81,13 +81,13 @@ class Differentiating:
     """Lets a session differentiate its statements: codecs, a planner, a physical rule."""
 
     def __datafusion_session_components__(self, ctx: SessionContext) -> Any:
-        """The codecs, for `SessionContext.with_extensions`."""
+        """Returns the codecs, for `SessionContext.with_extensions`."""
         codec = (_Codec(),)
         components: Any = datafusion.extensions.SessionExtensionComponents  # type: ignore[attr-defined,unused-ignore]
         return components(logical_extension_codecs=codec, physical_extension_codecs=codec)
 
     def __datafusion_session_planner__(self, ctx: SessionContext, fallback: CapsuleType) -> CapsuleType:
-        """A planner in front of that which the session has, for `SessionContext.with_extensions`."""
+        """Returns a planner in front of that which the session has, for `SessionContext.with_extensions`."""
         _note_functions()
         made = planner(ctx, fallback)
         for rule in DEFERRED:
@@ -107,13 +107,13 @@ def install(ctx: Any) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _scratch() -> Any:
-    """A session of this package's own, which writes functions."""
+    """Returns a session of this package's own, which writes functions."""
     ctx: Any = SessionContext()
     return ctx.with_python_udf_inlining(enabled=False).with_extensions(Differentiating())
 
 
 def function(function: ScalarUDF) -> Any:
-    """A function as the library calls it.
+    """Returns a function as the library calls it.
 
     Raises:
         ValueError: it cannot be handed over.

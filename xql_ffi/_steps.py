@@ -36,18 +36,18 @@ class Step:
     unit: Literal["step", "call"] = "step"
 
     def __str__(self) -> str:
-        """The step in a line: the columns that have one value in all rows, as a loss has."""
+        """Returns the step in a line: the columns that have one value in all rows, as a loss has."""
         return line(self)
 
 
 def line(step: Step, watch: Sequence[str] | None = None) -> str:
-    """A step in a line, with the values of these columns, or of all that have one value in all rows."""
+    """Returns a step in a line, with the values of these columns, or of all that have one value in all rows."""
     shown = ", ".join([*values(step, watch), f"{step.seconds:.1f} s"])
     return f"{step.query} {step.unit} {step.number}: {shown}"
 
 
 def values(step: Step, watch: Sequence[str] | None = None) -> list[str]:
-    """The values of a step, each with the name of its column.
+    """Returns the values of a step, each with the name of its column.
 
     Args:
         step: the step.
@@ -77,7 +77,7 @@ def _text(column: pa.ChunkedArray, *, is_watched: bool) -> str | None:
 
 
 def _has_one_value(column: pa.ChunkedArray) -> bool:
-    """Whether all rows of a column have the same, where NaN is the same as NaN."""
+    """Returns whether all rows of a column have the same, where NaN is the same as NaN."""
     if pa.types.is_dictionary(column.type):
         # Two dictionaries may have one value at different places, and one may have it twice. Not all can be decoded.
         with contextlib.suppress(pa.ArrowNotImplementedError):
@@ -90,14 +90,14 @@ def _has_one_value(column: pa.ChunkedArray) -> bool:
 
 
 def _range(column: pa.ChunkedArray) -> str | None:
-    """The least and the largest value of a column, in a line."""
+    """Returns the least and the largest value of a column, in a line."""
     ends = (pa.chunked_array([pa.array([end])]) for end in pc.min_max(column).values())
     shown = [_shown(end) for end in ends]
     return None if None in shown else "..".join(map(str, shown))
 
 
 def _shown(column: pa.ChunkedArray) -> str | None:
-    """The first value of a column, in a line."""
+    """Returns the first value of a column, in a line."""
     try:
         value = column[0].as_py()
     except Exception:

@@ -151,7 +151,7 @@ def _check(session: Any, function: str) -> None:
 
 
 def _lacking(message: str) -> str:
-    """What the writer or the reader of Substrait says of a plan, without the plan."""
+    """Returns the message of the writer or the reader of Substrait, without the plan."""
     if found := _UNWRITTEN.search(message):
         node = found["node"]
         return f"Substrait, as DataFusion writes it, has no {_NODES.get(node, node)}"

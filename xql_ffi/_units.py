@@ -39,7 +39,7 @@ def _product(factors: Mapping[str, int], power: str) -> str:
 
 
 def _factors(units: str) -> dict[str, int] | None:
-    """The names in a product of units with their exponents; None if it is written in another way."""
+    """Returns the names in a product of units with their exponents; None if it is written in another way."""
     if units in _DIMENSIONLESS:
         return {}
     factors: dict[str, int] = {}

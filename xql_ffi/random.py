@@ -92,7 +92,7 @@ def create_macros(connection: Any) -> None:
 
 
 def _words(name: str, seed: ArrayLike, keys: tuple[ArrayLike, ...]) -> tuple[Words, Words, Words, Words]:
-    """The four words of the generator for each seed and its keys."""
+    """Returns the four words of the generator for each seed and its keys."""
     import numpy as np
 
     if not 1 <= len(keys) <= MAX_KEYS:
@@ -110,7 +110,7 @@ def _words(name: str, seed: ArrayLike, keys: tuple[ArrayLike, ...]) -> tuple[Wor
 
 
 def _right(keys: int, number: int) -> int:
-    """The second word of the key in a round."""
+    """Returns the second word of the key in a round."""
     return (keys + number * _WEYL[1]) & _WORD
 
 
@@ -128,7 +128,7 @@ def _integers(name: str, numbers: ArrayLike) -> Words:
 
 
 def _product(a: Words, b: int) -> tuple[Words, Words]:
-    """The high and the low word of a product, by halves of words."""
+    """Returns the high and the low word of a product, by halves of words."""
     import numpy as np
 
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -139,7 +139,7 @@ def _product(a: Words, b: int) -> tuple[Words, Words]:
 
 
 def _unit(words: Words) -> Floats:
-    """The first 53 bits of words as numbers in [0, 1)."""
+    """Returns the first 53 bits of words as numbers in [0, 1)."""
     import numpy as np
 
     made: Floats = (words >> np.uint64(11)) * 2.0**-53
@@ -147,7 +147,7 @@ def _unit(words: Words) -> Floats:
 
 
 def _macro(name: str, keys: int) -> str:
-    """The parameters and the body of a macro of so many keys.
+    """Returns the parameters and the body of a macro of so many keys.
 
     A round is a function of a list of one struct, so that the rounds stand in one another, each once.
     """
@@ -162,7 +162,7 @@ def _macro(name: str, keys: int) -> str:
 
 
 def _round(keys: int, number: int) -> str:
-    """The struct after a round, in DuckDB's SQL over the struct ``s`` before it."""
+    """Returns the struct after a round, in DuckDB's SQL over the struct ``s`` before it."""
     high, low = (f"(s.{{0}}::UHUGEINT * {{1}}::UHUGEINT {of})::UBIGINT" for of in (">> 64", f"& {_WORD}::UHUGEINT"))
     parts = {
         "k": f"((s.k::UHUGEINT + {_WEYL[0]}) & {_WORD}::UHUGEINT)::UBIGINT",

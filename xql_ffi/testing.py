@@ -57,7 +57,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ColumnReport:
-    """What was found about the derivative by one column, in numbers of rows.
+    """The findings about the derivative by one column, as numbers of rows.
 
     In the rows that are ``verified``, the derivative is that of the differences, of which it differs most in the
     row ``worst``, in terms of the tolerance; if there is none, that is one of the following. At ``kinks``, it lies
@@ -75,7 +75,7 @@ class ColumnReport:
 
 
 class Report(dict[str, ColumnReport]):
-    """What `verify_grad` has found: a report for each column, shown as a table.
+    """The findings of `verify_grad`: a report for each column, shown as a table.
 
     Attributes:
         expression: what was differentiated.
@@ -88,7 +88,7 @@ class Report(dict[str, ColumnReport]):
         self.expression, self.checked, self.rows = expression, checked, rows
 
     def __repr__(self) -> str:
-        """The table."""
+        """Returns the table."""
         lines: list[tuple[str, ...]] = [("column", "verified", "kinks", "null", "inconclusive", "largest error")]
         for name, found in self.items():
             counts = (found.verified, found.kinks, found.null, len(found.inconclusive))
@@ -199,7 +199,7 @@ def _shortened(expr: str | Expr) -> str:
 def _compare(
     row: Row, value: float | None, differences: Differences | None, rtol: float, atol: float, kinks: bool
 ) -> tuple[str, Row, float]:
-    """The verdict, the row with its difference, and the error in terms of what is allowed."""
+    """Returns the verdict, the row with its difference, and the error in terms of what is allowed."""
     derivative = row.derivative
     if value is None or derivative is None:
         return "null" if value is derivative else "NULL in one only", row, 0.0

@@ -79,7 +79,7 @@ def to_dataset(
     like: xr.Dataset | Iterable[xr.Dataset] = (),
     derivatives: Derivatives | None = None,
 ) -> xr.Dataset:
-    """The rows of a result as a dataset, each value in the cell that its coordinates say.
+    """Returns the rows of a result as a dataset, each value in the cell that its coordinates say.
 
     Cells without a row are missing: NaN, or what else the type has for it. Coordinates that a dataset has are in its
     order, others sorted. Variables and coordinates have the attributes of those of the same name, and the coordinates
@@ -115,7 +115,7 @@ def query(
     rules: Iterable[Rule] = (),
     functions: bool = False,
 ) -> xr.Dataset:
-    """The result of one statement over datasets, as a dataset.
+    """Returns the result of one statement over datasets, as a dataset.
 
     Args:
         datasets: the datasets by the names of their tables.
@@ -138,7 +138,7 @@ def query(
 
 
 def _xarray(taker: str) -> ModuleType:
-    """The module of xarray.
+    """Returns the module of xarray.
 
     Raises:
         ModuleNotFoundError: it is not installed.

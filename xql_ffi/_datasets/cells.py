@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def dataset_of(table: pa.Table, dims: Sequence[str], sources: Sequence[xr.Dataset]) -> xr.Dataset:
-    """The dataset with the columns of a table over those that are its dimensions.
+    """Returns the dataset with the columns of a table over those that are its dimensions.
 
     Raises:
         ValueError: a dimension is no column or is NULL somewhere, or several rows are of one cell.
@@ -42,7 +42,7 @@ def dataset_of(table: pa.Table, dims: Sequence[str], sources: Sequence[xr.Datase
 
 
 def dims_of(table: pa.Table, sources: Sequence[xr.Dataset]) -> list[str]:
-    """The columns that are dimensions of the datasets, in the order that these have them.
+    """Returns the columns that are dimensions of the datasets, in the order that these have them.
 
     Raises:
         ValueError: there are several rows, and none.
@@ -108,7 +108,7 @@ def _coordinate(column: pa.ChunkedArray, dim: str, sources: Sequence[xr.Dataset]
 
 
 def _values(column: pa.ChunkedArray) -> Array:
-    """The values of a column in NumPy. A whole number beside NULL is a float, if it can be one."""
+    """Returns the values of a column in NumPy. A whole number beside NULL is a float, if it can be one."""
     import numpy as np
 
     if column.null_count and pa.types.is_integer(column.type):
@@ -118,7 +118,7 @@ def _values(column: pa.ChunkedArray) -> Array:
 
 
 def _filled(column: pa.ChunkedArray, cells: Array, shape: tuple[int, ...]) -> Array:
-    """An array with the values in their cells, and with what is missing in those without a row."""
+    """Returns an array with the values in their cells, and with what is missing in those without a row."""
     import numpy as np
 
     size = int(np.prod(shape))
@@ -151,7 +151,7 @@ def _with_coordinates(made: xr.Dataset, sources: Sequence[xr.Dataset]) -> xr.Dat
 
 
 def _has_all(source: xr.Dataset, made: xr.Dataset, dim: Any) -> bool:
-    """Whether the coordinates of a result are among those of the dataset."""
+    """Returns whether the coordinates of a result are among those of the dataset."""
     import numpy as np
 
     return dim in source.coords and bool(np.isin(made[dim].values, source[dim].values).all())

@@ -51,23 +51,23 @@ class Rows(pads.Dataset):  # type: ignore[misc]
         return self._schema
 
     def get_fragments(self, filter: pads.Expression | None = None) -> Iterator[Fragment]:  # noqa: A002
-        """The partitions, each of which reads its blocks one after the other."""
+        """Yields the partitions, each of which reads its blocks one after the other."""
         count = max(1, min(len(self._blocks), os.cpu_count() or 1))
         bounds = [len(self._blocks) * number // count for number in range(count + 1)]
         for first, end in pairwise(bounds):
             yield Fragment(self, self._blocks[first:end])
 
     def scanner(self, **options: Any) -> Scan:
-        """What reads all rows."""
+        """Returns a scan of all rows."""
         return Fragment(self, self._blocks).scanner(**options)
 
     def batch(self, block: Block, schema: pa.Schema) -> pa.RecordBatch:
-        """The rows of a block, of these columns."""
+        """Returns the rows of a block, of these columns."""
         sizes = {dim: part.stop - part.start for dim, part in block.items()}
         return pa.RecordBatch.from_arrays([self._column(field, block, sizes) for field in schema], schema=schema)
 
     def _column(self, field: pa.Field, block: Block, sizes: Mapping[str, int]) -> pa.Array:
-        """A column of a block: the cells of a variable, for all that it does not vary by again and again."""
+        """Returns a column of a block: the cells of a variable, for all that it does not vary by again and again."""
         variable = self._dataset.variables[field.name]
         part = variable.isel({dim: block[dim] for dim in variable.dims})
         values = _native(part.set_dims(dict(sizes)).transpose(*sizes).values).ravel()
@@ -90,14 +90,14 @@ class Fragment:
         filter: pads.Expression | None = None,  # noqa: A002
         batch_size: int = 8192,
     ) -> Scan:
-        """What reads these columns of the rows that a condition holds for."""
+        """Returns a scan of these columns, in the rows for which a condition holds."""
         names = self._rows.schema.names if columns is None else list(columns)
         return Scan(self._rows, self._blocks, names, filter, batch_size)
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What reads columns of blocks, as the scanners of pyarrow, which read many blocks ahead."""
+    """A scan of columns, block by block. The scanners of pyarrow read many blocks ahead."""
 
     rows: Rows
     blocks: Sequence[Block]
@@ -111,7 +111,7 @@ class Scan:
         return pa.schema([self.rows.schema.field(name) for name in self.names])
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows for which the condition holds, one block after the other."""
+        """Yields the rows for which the condition holds, one block after the other."""
         # Names of a condition are in its text. One that is there by chance is read for nothing.
         condition = "" if self.condition is None else str(self.condition)
         fields = [each for each in self.rows.schema if each.name in self.names or each.name in condition]
@@ -125,7 +125,7 @@ class Scan:
 
 
 def _dims(dataset: xr.Dataset) -> list[str]:
-    """The dimensions of the rows, in the order of the variable that has them all.
+    """Returns the dimensions of the rows, in the order of the variable that has them all.
 
     Raises:
         ValueError: no variable has all of them.
@@ -144,7 +144,7 @@ def _dims(dataset: xr.Dataset) -> list[str]:
 
 
 def _field(name: str, variable: Any) -> pa.Field:
-    """The column of a variable.
+    """Returns the column of a variable.
 
     Raises:
         TypeError: SQL has no type for its values.
@@ -164,12 +164,12 @@ def _field(name: str, variable: Any) -> pa.Field:
 
 
 def _native(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The values in the order of bytes of this machine, which Arrow takes."""
+    """Returns the values in the order of bytes of this machine, which Arrow takes."""
     return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
 def _blocks(dataset: xr.Dataset, dims: Sequence[str], chunks: Mapping[str, int] | None) -> list[Block]:
-    """The blocks of a dataset, of which one is read at a time."""
+    """Returns the blocks of a dataset, of which one is read at a time."""
     cuts = []
     sizes = _sizes_of_blocks(dataset, dims, chunks)
     for dim in dims:
@@ -183,7 +183,7 @@ def _blocks(dataset: xr.Dataset, dims: Sequence[str], chunks: Mapping[str, int] 
 def _sizes_of_blocks(
     dataset: xr.Dataset, dims: Sequence[str], chunks: Mapping[str, int] | None
 ) -> dict[str, Sequence[int]]:
-    """The sizes of the blocks along each dimension."""
+    """Returns the sizes of the blocks along each dimension."""
     if not chunks and dataset.chunks:
         return {dim: dataset.chunks.get(dim, (dataset.sizes[dim],)) for dim in dims}
     wanted = chunks or _chunks_of_file(dataset) or _chunks_by_rows(dataset, dims)
@@ -195,7 +195,7 @@ def _sizes_of_blocks(
 
 
 def _chunks_of_file(dataset: xr.Dataset) -> dict[str, int]:
-    """The largest chunk along each dimension of what the file has of the variables."""
+    """Returns the largest chunk along each dimension of what the file has of the variables."""
     found: dict[str, int] = {}
     for variable in dataset.data_vars.values():
         for dim, size in variable.encoding.get("preferred_chunks", {}).items():

@@ -1,4 +1,4 @@
-"""The inverse of a Hessian at a minimum, or why there is none."""
+"""Inverts a Hessian at a minimum, or reports why it has no inverse."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def inverted(hessian: Matrix, gradient: Vector, names: Sequence[str], error: typ
 
 
 def _not_determined(eigenvalue: float, direction: Vector, names: Sequence[str]) -> str:
-    """The message for a direction in which the loss is flat or bends down."""
+    """Returns the message for a direction in which the loss is flat or bends down."""
     import numpy as np
 
     largest = direction[np.argmax(np.abs(direction))]
@@ -75,7 +75,7 @@ def _not_determined(eigenvalue: float, direction: Vector, names: Sequence[str]) 
 
 
 def _slope(gradient: Vector, names: Sequence[str]) -> str:
-    """The end of a message, with the largest derivative."""
+    """Returns the end of a message, with the largest derivative."""
     import numpy as np
 
     place = int(np.argmax(np.abs(gradient)))
@@ -86,6 +86,6 @@ MOST = 8
 
 
 def _listed(names: Sequence[str], which: NDArray[np.bool_]) -> str:
-    """The names of some parameters, of many only the first."""
+    """Returns the names of some parameters, of many only the first."""
     named = [name for name, is_one in zip(names, which, strict=True) if is_one]
     return ", ".join(named[:MOST]) + (f" and {len(named) - MOST} more" if len(named) > MOST else "")

@@ -51,7 +51,7 @@ class Derived:
 
 
 def derived(rows: pa.Table, covariance: Matrix) -> Derived:
-    """The numbers of a query with the errors that their covariance has.
+    """Returns the numbers of a query with the errors that their covariance has.
 
     Args:
         rows: the rows of the query.

@@ -31,34 +31,34 @@ class Evaluator:
         self._running = threading.Lock()
 
     def value(self, x: ArrayLike) -> float:
-        """The value, with NaN for NULL."""
+        """Returns the value, with NaN for NULL."""
         return _value(self._run("value", x, None))
 
     def gradient(self, x: ArrayLike) -> tuple[float, Vector]:
-        """The value and the gradient."""
+        """Returns the value and the gradient."""
         result = self._run("gradient", x, None)
         return _value(result), self._gathered(result)
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> float:
-        """The derivative of the value along a direction."""
+        """Returns the derivative of the value along a direction."""
         return _value(self._run("jvp", x, t))
 
     def hvp(self, x: ArrayLike, t: ArrayLike) -> Vector:
-        """The Hessian times a vector."""
+        """Returns the Hessian times a vector."""
         return self._gathered(self._run("hvp", x, t))
 
     def update(self, tables: Mapping[str, pa.Table]) -> None:
-        """Gives the relations of the session these rows."""
+        """Updates the relations of the session with these rows."""
         with self._running:
             self.host.update(self.parameters.relations, tables)
 
     def replace(self, name: str, rows: pa.Table) -> None:
-        """Lets the loss read these rows in the place of a table of the session."""
+        """Replaces a table of the session by these rows, for the loss."""
         with self._running:
             self.host.replace(name, rows)
 
     def of(self, loss: str, parameters: Parameters) -> Evaluator:
-        """The evaluator of a loss by these parameters, over the tables that this one reads.
+        """Returns the evaluator of a loss by these parameters, over the tables that this one reads.
 
         The loss is known to be one number.
         """
@@ -68,11 +68,11 @@ class Evaluator:
         return Evaluator(host, parameters)
 
     def sibling(self) -> Host:
-        """A host for queries of the tables that this one reads, which knows the relations of the parameters."""
+        """Returns a host for queries of the tables that this one reads, which knows the relations of the parameters."""
         return self.of("", self.parameters).host
 
     def jacobian(self, weighted: Weighted, x: Vector) -> Matrix:
-        """The derivatives of the numbers of a query by the parameters."""
+        """Returns the derivatives of the numbers of a query by the parameters."""
         of = self.of(weighted.loss, Parameters([*self.parameters.relations, weighted.weights]))
         return jacobian(lambda x: of.gradient(x)[1], of.hvp, x, of.parameters.number - len(x))
 
@@ -98,7 +98,7 @@ class Evaluator:
         raise type(refused)(said)
 
     def _gathered(self, result: pa.Table) -> Vector:
-        """The derivatives as a vector."""
+        """Returns the derivatives as a vector."""
         import numpy as np
 
         columns: dict[str, dict[str, Vector]] = {}
@@ -114,6 +114,6 @@ class Evaluator:
 
 
 def _value(result: pa.Table) -> float:
-    """The value of a result, which is the same in all rows."""
+    """Returns the value of a result, which is the same in all rows."""
     value = result.column(statements.VALUE)[0].as_py()
     return float("nan") if value is None else value

@@ -50,14 +50,14 @@ class Objective:
 
     @property
     def names(self) -> list[str]:
-        """What the parameters are called, in their order.
+        """The names of the parameters, in their order.
 
         ``par.a`` in a table of one row, and ``w.val[2]``, by the number of the row from 0 on, in one of several.
         """
         return self._parameters.names()
 
     def named(self, x: ArrayLike) -> dict[str, Any]:
-        """The numbers of a vector by the names of the parameters, or those of a matrix by the names of both.
+        """Returns the numbers of a vector by the names of the parameters, or those of a matrix by the names of both.
 
         >>> from datafusion import SessionContext
         >>> import xql_ffi
@@ -79,7 +79,7 @@ class Objective:
         return dict(zip(self.names, self._parameters.checked(x, "x").tolist(), strict=True))
 
     def parameters(self, x: ArrayLike) -> dict[str, pa.Table]:
-        """The relations at a vector of parameters, by their names, with all of their columns and rows.
+        """Returns the relations at a vector of parameters, by their names, with all of their columns and rows.
 
         Raises:
             ValueError: the vector has not one number for each parameter.
@@ -130,7 +130,7 @@ class Objective:
         return value, gradient
 
     def value(self, x: ArrayLike) -> float:
-        """The value alone, with NaN for NULL.
+        """Returns the value alone, with NaN for NULL.
 
         Raises:
             ValueError: the vector has not one number for each parameter.
@@ -140,7 +140,7 @@ class Objective:
         return value
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> float:
-        """The derivative of the value along a direction, in forward mode.
+        """Returns the derivative of the value along a direction, in forward mode.
 
         Raises:
             DifferentiationError: the loss has no such derivative.
@@ -162,7 +162,7 @@ class Objective:
         return product
 
     def hessian(self, x: ArrayLike) -> Matrix:
-        """The second derivatives, a symmetric array of float64 of the shape (n, n) for n parameters.
+        """Returns the second derivatives, a symmetric array of float64 of the shape (n, n) for n parameters.
 
         They are n products with a vector, `Objective.hvp`, of one plan: the time is that of n calls, a few times that
         of n gradients, and the memory that of n * n numbers. For many parameters, a method that takes ``hessp`` needs
@@ -182,7 +182,7 @@ class Objective:
         return symmetric
 
     def covariance(self, x: ArrayLike, *, scale: float = 1.0, scores: str | None = None) -> Matrix:
-        """The covariance of the estimates where the loss is a negative log-likelihood, and x its minimum.
+        """Returns the covariance of the estimates where the loss is a negative log-likelihood, and x its minimum.
 
         It is the inverse of the Hessian, the observed information; with ``scores`` it is the sandwich
         ``inverse @ (scores.T @ scores) @ inverse``, which is right also where the likelihood is not (Huber 1967, White
@@ -228,7 +228,7 @@ class Objective:
         return sandwich
 
     def delta(self, x: ArrayLike, sql: str, *, covariance: ArrayLike | None = None) -> Derived:
-        """What a query computes from the parameters, with standard errors by the delta method.
+        """Computes numbers from the parameters by a query, with standard errors by the delta method.
 
         The covariance of what it computes is ``J @ covariance @ J.T`` with its derivatives ``J`` by the parameters.
 

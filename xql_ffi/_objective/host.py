@@ -1,4 +1,4 @@
-"""What an objective needs of the engine that runs its statements."""
+"""The interface between an objective and the engine that runs its statements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Host(Protocol):
         """The loss, in SQL."""
 
     def rows(self, relation: str) -> pa.Table:
-        """The rows of a relation in their order, with all columns."""
+        """Returns the rows of a relation in their order, with all columns."""
 
     def rows_read(self, name: str) -> pa.Table:
         """The rows that the loss reads of a table without parameters: those in its place, if it has been replaced."""
@@ -33,7 +33,7 @@ class Host(Protocol):
         """For which of the rows of a relation a condition is true."""
 
     def sibling(self, given: Collection[str]) -> Host:
-        """A host of its own over the same session, with the rows that are now in place of tables of it.
+        """Returns a host of its own over the same session, with the rows that are now in place of tables of it.
 
         Args:
             given: the relations whose rows the new host will be given, and that it therefore has not.
@@ -49,7 +49,7 @@ class Host(Protocol):
         """
 
     def collect(self, query: str, values: Mapping[str, Mapping[str, pa.Array]]) -> pa.Table:
-        """The rows of a query, with these values of the variables of each relation."""
+        """Returns the rows of a query, with these values of the variables of each relation."""
 
     def check(self, value: float) -> None:
         """Checks the loss, whose value this is where the relations have the rows that they have in the session."""
@@ -91,7 +91,7 @@ def check_unchanged(relation: str, same: bool) -> None:
 
 
 def not_shadowed(relation: str) -> ValueError:
-    """The error for a loss that reads a relation in a way that no other rows can be put in its place."""
+    """Returns the error for a loss that reads a relation in a way that no other rows can be put in its place."""
     return ValueError(
         f"the loss reads {relation} by its name in full or in a view that was made of a DataFrame, where no other rows "
         f"can be put in its place: read it as {relation}, or in views made by CREATE VIEW"

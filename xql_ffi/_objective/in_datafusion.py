@@ -66,7 +66,7 @@ class DataFusion:
         self.loss = ""
 
     def rows(self, relation: str) -> pa.Table:
-        """The rows of a relation in their order, by its partitions."""
+        """Returns the rows of a relation in their order, by its partitions."""
         try:
             frame = self._session.table(quoted(relation))
         except (KeyError, RuntimeError) as error:
@@ -99,7 +99,7 @@ class DataFusion:
         return chosen
 
     def sibling(self, given: Collection[str]) -> DataFusion:
-        """A host of its own over the same session, with the rows that are now in place of tables of it."""
+        """Returns a host of its own over the same session, with the rows that are now in place of tables of it."""
         made = DataFusion(self._session)
         made._live = {name: Live(live.rows()) for name, live in self._live.items() if name not in given}
         return made
@@ -127,7 +127,7 @@ class DataFusion:
         self._loops.clear()
 
     def collect(self, query: str, values: Mapping[str, Mapping[str, pa.Array]]) -> pa.Table:
-        """The rows of a query, with these values of the variables of each relation."""
+        """Returns the rows of a query, with these values of the variables of each relation."""
         self._put_all(values, values)
         with self._registered(self._once, "value"):
             return self._shadowed(self._once, self._read_by("value"), all_columns(query)).to_arrow_table()
@@ -269,7 +269,7 @@ class DataFusion:
         return lambda number, relation: read_in_place(self._names, number, relation, kind)
 
     def _tables(self) -> dict[str, str]:
-        """What live tables are called, by the names of those of the session."""
+        """Returns the names of the live tables, by the names of those of the session."""
         numbers = {relation.name: number for number, relation in enumerate(self._relations)}
         others = [name for name in self._live if name not in numbers]
         numbers |= {name: len(numbers) + place for place, name in enumerate(others)}
@@ -312,7 +312,7 @@ class DataFusion:
 
 
 def _written(frame: Any) -> str:
-    """The query of a DataFrame."""
+    """Returns the query of a DataFrame."""
     try:
         written: str = Unparser(Dialect.default()).plan_to_sql(frame.logical_plan())
     except Exception as error:  # datafusion has no class of its own for that
@@ -321,7 +321,7 @@ def _written(frame: Any) -> str:
 
 
 def _has_several_rows(frame: Any) -> bool:
-    """Whether a loss is known to have several rows.
+    """Returns whether a loss is known to have several rows.
 
     A recursive query may be one that DataFusion plans in statements with derivatives alone, as those are that compute
     the loss. Whoever takes their turns counts the rows.

@@ -59,7 +59,7 @@ class DuckDB:
         self._prepared: set[Kind] = set()
 
     def rows(self, relation: str) -> pa.Table:
-        """The rows of a table by its primary key, or as it has them."""
+        """Returns the rows of a table by its primary key, or as it has them."""
         return self._read(relation).drop_columns([_ROWID])
 
     def rows_read(self, name: str) -> pa.Table:
@@ -69,7 +69,7 @@ class DuckDB:
         return self._cursor.sql(f"SELECT * FROM {self._tables[name]} ORDER BY {_ROWID}").to_arrow_table()
 
     def _read(self, relation: str) -> pa.Table:
-        """The rows with the numbers by which the table knows them."""
+        """Returns the rows with the numbers by which the table knows them."""
         kept = self._cursor.sql(_KEYS, params=[relation]).fetchall()
         if not kept:
             msg = f"the database has no table called {relation!r}; a view or a temporary table has no rows to update"
@@ -86,7 +86,7 @@ class DuckDB:
         return np.isin(self._read(relation).column(_ROWID).to_numpy(), found)
 
     def sibling(self, given: Collection[str]) -> DuckDB:
-        """A host of its own over the same database, with the rows that are now in place of tables of it."""
+        """Returns a host of its own over the same database, with the rows that are now in place of tables of it."""
         made = DuckDB(self._cursor)
         for name in self._tables:
             if name not in given:
@@ -122,7 +122,7 @@ class DuckDB:
         self._prepared.clear()
 
     def collect(self, query: str, values: Mapping[str, Mapping[str, pa.Array]]) -> pa.Table:
-        """The rows of a query, with these values of the variables of each relation."""
+        """Returns the rows of a query, with these values of the variables of each relation."""
         self._put_all(values, values)
         text = self._shadowed(self._read_by("value"), all_columns(query))
         return self._cursor.sql(expand_sql(text, self._cursor)).to_arrow_table()
@@ -145,7 +145,7 @@ class DuckDB:
                     raise unread(f"{relation.name}.{variable}")
 
     def _is_planned_without(self, number: int, variable: str) -> bool:
-        """Whether the loss can be planned if a relation has not this column."""
+        """Returns whether the loss can be planned if a relation has not this column."""
 
         def left_out(place: int, relation: Relation) -> str:
             return looked_through(self._names, place, relation, variable if place == number else None)
@@ -157,7 +157,7 @@ class DuckDB:
         return True
 
     def _planned(self, read: Read) -> str:
-        """The loss as DuckDB plans it, where it reads the relations in this way."""
+        """Returns the loss as DuckDB plans it, where it reads the relations in this way."""
         return expand_sql(self._shadowed_loss(read), self._cursor)
 
     def run(self, kind: Kind, tables: Sequence[Mapping[str, Mapping[str, pa.Array]]]) -> pa.Table:
@@ -205,7 +205,7 @@ class DuckDB:
             self._cursor.unregister(_GIVEN)
 
     def _statement(self, kind: Kind) -> str:
-        """A statement with derivatives over the temporary tables."""
+        """Returns a statement with derivatives over the temporary tables."""
         names, relations = self._names, self._relations
         made = {}
         if kind in MOVING:
@@ -222,7 +222,7 @@ class DuckDB:
         return self._shadowed(read, one_column(self._names, self.loss))
 
     def _shadowed(self, read: Read, query: str) -> str:
-        """A query over the temporary tables, of which it reads the relations in this way."""
+        """Returns a query over the temporary tables, of which it reads the relations in this way."""
         shadows = {quoted(name): f"SELECT * FROM {table}" for name, table in self._tables.items()}
         for number, relation in enumerate(self._relations):
             shadows[quoted(relation.name)] = read(number, relation)
@@ -243,7 +243,7 @@ class DuckDB:
         return next((name for name in self._tables if name.lower() in names), None)
 
     def _views(self) -> dict[Path, str]:
-        """The statements that made views that read tables which have a temporary one in their place."""
+        """Returns the statements that made views that read tables which have a temporary one in their place."""
         views = {tuple(path): query for *path, query in self._cursor.sql(_VIEWS).fetchall()}
         return {path: query for path, query in views.items() if self._reads(f"SELECT * FROM {quoted(path[-1])}")}
 
@@ -277,14 +277,14 @@ class DuckDB:
 
 
 def _nodes(plan: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    """The nodes of a plan."""
+    """Yields the nodes of a plan."""
     for node in plan:
         yield node
         yield from _nodes(node.get("children", ()))
 
 
 def _scans(node: Mapping[str, Any], table: str, column: str) -> bool:
-    """Whether a node of a plan reads a column of a table."""
+    """Returns whether a node of a plan reads a column of a table."""
     told = dict(node.get("extra_info", {}))
     if not str(told.pop("Table", "")).endswith(table):
         return False

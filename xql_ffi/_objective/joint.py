@@ -39,7 +39,7 @@ class Joint:
     cells: Mapping[Column, Chosen]
 
     def vector(self, x: Vector, further: Vector) -> Vector:
-        """The vector of all."""
+        """Returns the vector of all."""
         import numpy as np
 
         made = np.empty(self.parameters.number)
@@ -47,12 +47,12 @@ class Joint:
         return made
 
     def names(self) -> list[str]:
-        """What the further cells are called."""
+        """The names of the further cells."""
         names = self.parameters.names()
         return [names[place] for place in self.further]
 
     def tables(self, derivatives: Sequence[tuple[str, Vector]]) -> dict[str, pa.Table]:
-        """The relations of the further cells, with derivatives by them in columns behind their own.
+        """Returns the relations of the further cells, with derivatives by them in columns behind their own.
 
         Args:
             derivatives: vectors over the further cells, each behind what is put before the name of a column to call it.

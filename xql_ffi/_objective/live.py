@@ -29,11 +29,11 @@ class Live(dataset.InMemoryDataset):  # type: ignore[misc]
         self._batch = batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
 
     def rows(self) -> pa.Table:
-        """The rows of this moment."""
+        """Returns the rows of this moment."""
         return pa.Table.from_batches([self._batch])
 
     def scanner(self, columns: Sequence[str] | None = None, **_: Any) -> Any:
-        """What tells DataFusion the columns of a scan."""
+        """Returns an object that shows DataFusion the columns of a scan."""
         return _Scanner(self._batch if columns is None else self._batch.select(columns))
 
     def get_fragments(self, *_: Any, **__: Any) -> Iterator[Any]:
@@ -41,7 +41,7 @@ class Live(dataset.InMemoryDataset):  # type: ignore[misc]
         return iter([_Fragment(self)])
 
     def read(self, columns: Sequence[str] | None, condition: pc.Expression | None) -> pa.RecordBatch:
-        """The rows of this moment for which a condition holds."""
+        """Returns the rows of this moment for which a condition holds."""
         batch = self._batch
         if condition is not None:
             if isinstance(condition, pa.Scalar):  # DataFusion hands over TRUE as well
@@ -67,13 +67,13 @@ def _comparable(batch: pa.RecordBatch) -> pa.Table:
 
 
 class _Fragment:
-    """What DataFusion keeps in a plan of a live table."""
+    """The part of a live table that DataFusion keeps in a plan."""
 
     def __init__(self, of: Live) -> None:
         self._of = of
 
     def scanner(self, schema: pa.Schema, columns: Sequence[str] | None = None, **asked: Any) -> _Scanner:
-        """The rows of this moment."""
+        """Returns the rows of this moment."""
         return _Scanner(self._of.read(columns, asked.get("filter")))
 
 
@@ -100,7 +100,7 @@ class Loop:
         self._taken(1)
 
     def turn(self) -> pa.Table:
-        """The rows of the next turn."""
+        """Returns the rows of the next turn."""
         return self._taken(self._rows)
 
     def _taken(self, rows: int | str) -> pa.Table:

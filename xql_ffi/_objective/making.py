@@ -32,7 +32,7 @@ def objective(
     *,
     where: str | Mapping[str, str] | None = None,
 ) -> Objective:
-    """A loss as a function of the rows that it reads, for optimizers: from parameters to value and gradient.
+    """Returns a loss as a function of the rows that it reads, for optimizers: from parameters to value and gradient.
 
     >>> from datafusion import SessionContext
     >>> import xql_ffi
@@ -123,7 +123,7 @@ def propagate(
 
 
 def _relations(host: Host, wrt: str | Sequence[str], where: str | Mapping[str, str] | None) -> list[Relation]:
-    """The relations of columns, with their rows."""
+    """Returns the relations of columns, with their rows."""
     columns_of = variables(wrt)
     conditions = _conditions(where, list(columns_of))
     relations = []
@@ -140,7 +140,7 @@ def _relations(host: Host, wrt: str | Sequence[str], where: str | Mapping[str, s
 
 
 def _host(session: Any, asked: str) -> Host:
-    """What runs the statements of a session, which a function of this name was given."""
+    """Returns the host of a session, which the function of this name has received."""
     if find_spec("numpy") is None:
         msg = f"the vectors of {asked} are those of NumPy, which is not installed: pip install numpy"
         raise ImportError(msg)
@@ -163,7 +163,7 @@ def _host(session: Any, asked: str) -> Host:
 
 
 def _conditions(where: str | Mapping[str, str] | None, relations: Sequence[str]) -> Mapping[str, str]:
-    """The conditions by the relations that they hold for."""
+    """Returns the conditions by the relations that they hold for."""
     if where is None:
         return {}
     if isinstance(where, str):

@@ -41,7 +41,7 @@ class Relation:
 
 
 def variables(wrt: str | Sequence[str]) -> dict[str, list[str]]:
-    """The columns by their relations, in the order in which these are named.
+    """Returns the columns by their relations, in the order in which these are named.
 
     Raises:
         TypeError: one of them is not a column.
@@ -64,7 +64,7 @@ def variables(wrt: str | Sequence[str]) -> dict[str, list[str]]:
 
 
 def relation(name: str, rows: pa.Table, variables: Sequence[str], where: Chosen | None) -> Relation:
-    """A relation with these rows.
+    """Returns a relation with these rows.
 
     Args:
         name: its name.
@@ -102,7 +102,7 @@ class Parameters:
         self.number = sum(int(chosen.sum()) for r in relations for chosen in r.chosen.values())
 
     def names(self) -> list[str]:
-        """What the parameters are called: ``par.a`` in a table of one row, and ``w.val[2]`` by the number of a row."""
+        """The names of the parameters: ``par.a`` in a table of one row, and ``w.val[2]`` by the number of a row."""
         return [
             f"{r.name}.{v}" if r.rows.num_rows == 1 else f"{r.name}.{v}[{row}]"
             for r in self.relations
@@ -111,16 +111,16 @@ class Parameters:
         ]
 
     def start(self) -> Vector:
-        """The parameters as the relations had them."""
+        """Returns the parameters as the relations had them."""
         return self.gathered(self._start)
 
     def gathered(self, columns: Mapping[str, Columns]) -> Vector:
-        """The vector of those cells of columns of all rows that are parameters."""
+        """Returns the vector of those cells of columns of all rows that are parameters."""
         parts = [columns[r.name][v][r.chosen[v]] for r in self.relations for v in r.variables]
         return self._np.concatenate(parts, dtype=self._np.float64)
 
     def checked(self, vector: ArrayLike, what: str) -> Vector:
-        """A vector of floats of its own.
+        """Returns a vector of floats of its own.
 
         Raises:
             ValueError: it has not one number for each parameter.
@@ -135,7 +135,7 @@ class Parameters:
         return made
 
     def square(self, matrix: ArrayLike) -> NDArray[np.float64]:
-        """A square matrix of floats with a row for each parameter.
+        """Returns a square matrix of floats with a row for each parameter.
 
         Raises:
             ValueError: it has another shape.
@@ -147,7 +147,7 @@ class Parameters:
         return made
 
     def values(self, vector: Vector) -> dict[str, dict[str, pa.Array]]:
-        """The columns of the variables, with all of their rows, at a vector of parameters."""
+        """Returns the columns of the variables, with all of their rows, at a vector of parameters."""
         return self._placed(self._start, vector)
 
     def tangents(self, vector: Vector | None) -> dict[str, dict[str, pa.Array]]:
@@ -173,13 +173,13 @@ class Parameters:
         return placed
 
     def tables(self, vector: Vector) -> dict[str, pa.Table]:
-        """The relations with all of their columns, at a vector of parameters."""
+        """Returns the relations with all of their columns, at a vector of parameters."""
         values = self.values(vector)
         return {r.name: _replaced(r.rows, values[r.name]) for r in self.relations}
 
 
 def _floats(column: pa.ChunkedArray) -> Any:
-    """The numbers of a column, NaN where it is NULL."""
+    """Returns the numbers of a column, NaN where it is NULL."""
     return column.to_numpy().astype("float64")
 
 
@@ -191,7 +191,7 @@ def _replaced(rows: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def same_beside(one: pa.Table, other: pa.Table, variables: Sequence[str]) -> bool:
-    """Whether two tables have the same rows in the same order, but for the values of these columns."""
+    """Returns whether two tables have the same rows in the same order, but for the values of these columns."""
     if one.schema.names != other.schema.names or one.num_rows != other.num_rows:
         return False
     pairs = ((one.column(name), other.column(name)) for name in one.schema.names if name not in variables)

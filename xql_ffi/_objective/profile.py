@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def least(of: Differentiated, x: Vector, place: int, grid: Vector, units: Vector) -> Vector:
-    """The least values of a loss where a parameter has each of these values, one after the other.
+    """Returns the least values of a loss where a parameter has each of these values, one after the other.
 
     Args:
         of: the loss.

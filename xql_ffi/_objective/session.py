@@ -1,4 +1,4 @@
-"""What is done to a session of DataFusion, its tables and views, by what reads rows in their place."""
+"""Replaces tables and views of a DataFusion session for statements that read other rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_JOIN = "Physical plan does not support logical expression ScalarSubquery"
 
 
 def own(session: Any, *, joins: bool) -> Any:
-    """A session with the tables, functions and options of this one, but for an option of its own.
+    """Returns a session with the tables, functions and options of this one, but for an option of its own.
 
     DataFusion computes a scalar subquery before the rest of a plan, and once. In a recursive query it is to be computed
     in each iteration, as a part of the plan, which it is as a join. DataFusion 55 makes joins of them before the

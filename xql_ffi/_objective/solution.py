@@ -107,7 +107,7 @@ class Solution:
         return -self._solved(moved[joint.own])[0]
 
     def vjp(self, cotangent: ArrayLike) -> Vector:
-        """The derivatives of a function of the minimum by the cells, from its gradient by the parameters.
+        """Returns the derivatives of a function of the minimum by the cells, from its gradient by the parameters.
 
         It takes one solution of a system of the Hessian, and one derivative by all cells.
 
@@ -125,7 +125,7 @@ class Solution:
         return -self._solved(self._checked(cotangent, self.x, "the cotangent", "parameter"))[1]
 
     def jacobian(self) -> Matrix:
-        """The derivatives of all parameters by all cells, in whichever mode takes fewer calls.
+        """Returns the derivatives of all parameters by all cells, in whichever mode takes fewer calls.
 
         Returns:
             An array of float64 of the shape (n, m) for n parameters and m cells.
@@ -142,7 +142,7 @@ class Solution:
         return np.stack([self.jvp(unit) for unit in np.eye(m)], axis=1)
 
     def sensitivity(self, of: str | ArrayLike) -> dict[str, pa.Table]:
-        """The derivatives of what is computed from the minimum by the cells, beside the rows that have these.
+        """Returns the derivatives of what is computed from the minimum by the cells, beside the rows that have these.
 
         Args:
             of: a query of one row, as `Objective.delta` takes it, each of whose columns of floats is differentiated.
@@ -182,13 +182,13 @@ class Solution:
         return made
 
     def _along(self, direction: Vector) -> Vector:
-        """The derivatives of the gradient, by parameters and cells, along a direction of both."""
+        """Returns the derivatives of the gradient, by parameters and cells, along a direction of both."""
         found = self._evaluator.hvp(self._point, direction)
         self._told()
         return found
 
     def _product(self, direction: Vector) -> Vector:
-        """The Hessian by the parameters times a vector."""
+        """Returns the Hessian by the parameters times a vector."""
         return self._along(self._joint.vector(direction, self.start * 0))[self._joint.own]
 
     def _solved(self, right: Vector) -> tuple[Vector, Vector]:

@@ -19,7 +19,7 @@ MOVING = ("jvp", "hvp")
 
 @dataclass(frozen=True)
 class Names:
-    """What an objective calls its own: with a number that nothing else has."""
+    """The names of an objective, with a unique number."""
 
     tag: str
 
@@ -44,30 +44,30 @@ class Names:
         return f"loss_{self.tag}"
 
     def tangent(self, number: int) -> str:
-        """The column by which a variable moves."""
+        """Returns the column by which a variable moves."""
         return f"tangent_{number}_{self.tag}"
 
     def table(self, number: int) -> str:
-        """The table with the rows of a relation."""
+        """Returns the table with the rows of a relation."""
         return f"rows_{number}_{self.tag}"
 
     def other(self, number: int) -> str:
-        """The table with rows in the place of a table that has no parameters."""
+        """Returns the table with rows in the place of a table that has no parameters."""
         return f"other_{number}_{self.tag}"
 
     def moved(self, number: int) -> str:
-        """The view of those rows, moved along the direction."""
+        """Returns the view of those rows, moved along the direction."""
         return f"moved_{number}_{self.tag}"
 
     def read(self, number: int, kind: Kind) -> str:
-        """What a statement reads as the rows of a relation: the table, or the view of what moves."""
+        """Returns what a statement reads as the rows of a relation: the table, or the view of the moved rows."""
         return self.moved(number) if kind in MOVING else self.table(number)
 
 
 def with_numbers(
     names: Names, relation: Relation, values: Mapping[str, pa.Array], tangents: Mapping[str, pa.Array]
 ) -> pa.Table:
-    """The table with the rows of a relation: its columns, the numbers of its rows, and how they move."""
+    """Returns the table with the rows of a relation: its columns, the numbers of its rows, and how they move."""
     rows = relation.rows
     columns = [values.get(name, rows.column(name)) for name in rows.schema.names]
     fields = [*rows.schema, pa.field(names.row, pa.int64())]
@@ -79,7 +79,7 @@ def with_numbers(
 
 
 def moved(names: Names, number: int, relation: Relation, real: str) -> str:
-    """The query of the rows of a relation, moved along the direction.
+    """Returns the query of the rows of a relation, moved along the direction.
 
     Args:
         names: what things are called.
@@ -101,7 +101,7 @@ def moved(names: Names, number: int, relation: Relation, real: str) -> str:
 
 
 def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: str | None = None) -> str:
-    """The value of a loss, or its derivatives by the rows of relations.
+    """Returns the value of a loss, or its derivatives by the rows of relations.
 
         SELECT <value>, coalesce(r0.part, r1.part, ...), coalesce(r1.row, r2.row, ...),
             coalesce(CASE WHEN r1.part IS NOT NULL THEN grad(<loss>, r1.val) END, CASE ...), ...
@@ -143,7 +143,7 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
 
 
 def repeated(names: Names, relations: Sequence[Relation], kind: Kind) -> str:
-    """An endless recursive query, each turn of which is `selected`."""
+    """Returns an endless recursive query, each turn of which is `selected`."""
     types = {VALUE: "DOUBLE", TURN: "BIGINT", CALL: "DOUBLE"}
     if has_rows(kind):
         most = max(len(relation.variables) for relation in relations)
@@ -160,18 +160,18 @@ def shadowed(query: str, shadows: Mapping[str, str]) -> str:
 
 
 def one_column(names: Names, loss: str) -> str:
-    """The loss as a query of one column that is called as `Names` has it."""
+    """Returns the loss as a query of one column that is called as `Names` has it."""
     name = quoted(names.loss)
     return f"SELECT {name} FROM ({loss}\n) AS {name}({name})"
 
 
 def all_columns(query: str) -> str:
-    """A query, which may begin with WITH, as one that begins with SELECT."""
+    """Returns a query, which may begin with WITH, as one that begins with SELECT."""
     return f"SELECT * FROM ({stripped(query)}\n) AS q"
 
 
 def looked_through(names: Names, number: int, relation: Relation, without: str | None = None) -> str:
-    """The query that a relation is in the loss where it is found out what the loss reads.
+    """Returns the query that a relation is in the loss where it is found out what the loss reads.
 
     Args:
         names: what things are called.
@@ -184,7 +184,7 @@ def looked_through(names: Names, number: int, relation: Relation, without: str |
 
 
 def read_in_place(names: Names, number: int, relation: Relation, kind: Kind) -> str:
-    """The query that a relation is in the loss.
+    """Returns the query that a relation is in the loss.
 
     Of one row it says so: where it is not known, ``data CROSS JOIN parameters`` holds the data.
     """
@@ -193,7 +193,7 @@ def read_in_place(names: Names, number: int, relation: Relation, kind: Kind) -> 
 
 
 def has_rows(kind: Kind) -> bool:
-    """Whether a statement has the rows of the relations, after one with the value."""
+    """Returns whether a statement has the rows of the relations, after one with the value."""
     return kind in ("gradient", "hvp")
 
 

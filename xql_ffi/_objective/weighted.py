@@ -122,7 +122,7 @@ def _weighted(rows: pa.Table, query: str, keys: pa.Table, columns: list[str]) ->
 def jacobian(
     gradient: Callable[[Vector], Vector], hvp: Callable[[Vector, Vector], Vector], x: Vector, count: int
 ) -> Matrix:
-    """The derivatives of numbers by parameters, in whichever mode takes fewer calls.
+    """Returns the derivatives of numbers by parameters, in whichever mode takes fewer calls.
 
     Args:
         gradient: the gradient of the weighted sum, by the parameters and then by the weights.

@@ -28,7 +28,7 @@ PART = "part"
 
 
 def at(place: int) -> str:
-    """The column of a result with this place."""
+    """Returns the column of a result with this place."""
     return f"c{place}"
 
 
@@ -42,7 +42,7 @@ class Places:
         return len(self._places)
 
     def of(self, kinds: Sequence[object]) -> list[int]:
-        """The places of the columns of a table, which are of these kinds."""
+        """Returns the places of the columns of a table, which are of these kinds."""
         nth = [kinds[:number].count(kind) for number, kind in enumerate(kinds)]
         return [self._places.setdefault(key, len(self._places)) for key in zip(kinds, nth, strict=True)]
 
@@ -105,7 +105,7 @@ def combined(
 
 
 def _common(statements: Sequence[Read], shadows: Collection[str]) -> dict[str, str]:
-    """The table expressions that mean the same in each statement which names them, by their names."""
+    """Returns the table expressions that mean the same in each statement which names them, by their names."""
     common: dict[str, Cte] = {}
     for statement in statements:
         for cte in statement.ctes:
@@ -131,7 +131,7 @@ def _agrees(statement: Read, cte: Cte) -> bool:
 
 
 def _without(statement: Read, common: Collection[str], sweep: Sweep, found: Sequence[Call]) -> str:
-    """A statement that reads the common table expressions, and its derivatives in the sweep."""
+    """Returns a statement that reads the common table expressions, and its derivatives in the sweep."""
     edits = [Edit(*call.span, sweep.derivative(call)) for call in found]
     edits += [Edit(*item, sweep.read(call)) for item, call in {call.item: call for call in found}.items()]
 
@@ -163,14 +163,14 @@ class Sweep:
         return kinds + [(value, schema.field(column).type) for value, column in self._asked[name]]
 
     def derivative(self, call: Call) -> str:
-        """What a call is where `read` is read."""
+        """Returns the column that replaces a call where `read` is read."""
         return f"{call.alias}.{self._derivative(call)}"
 
     def _derivative(self, call: Call) -> str:
         return f"d{list(self._asked[call.table]).index(_key(call))}_{self._tag}"
 
     def read(self, call: Call) -> str:
-        """A table with the derivatives by its rows, in FROM."""
+        """Returns a table with the derivatives by its rows, in FROM."""
         schema, asked = self._tables[call.table], self._asked[call.table]
         names = [quoted(name) for name in schema.names] + [f"d{number}_{self._tag}" for number in range(len(asked))]
         columns = ", ".join(
@@ -180,7 +180,7 @@ class Sweep:
         return f"(SELECT {columns} FROM {self.name} WHERE {PART} = {number}) AS {call.alias}"
 
     def heads(self) -> dict[str, str]:
-        """The table expression with all of it, if there is any."""
+        """Returns the table expression with all of it, if there is any."""
         if self.name is None:
             return {}
         columns: dict[int, list[str]] = {}
@@ -203,6 +203,6 @@ def _key(call: Call) -> Key:
 
 
 def is_plain(field: pa.Field) -> bool:
-    """Whether a column of several tables is of this type if each of theirs is."""
+    """Returns whether a column of several tables is of this type if each of theirs is."""
     of = field.type
     return not field.metadata and (pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_boolean(of))

@@ -47,7 +47,7 @@ class Planned:
     is_for_good: bool
 
     def turn(self) -> list[pa.Table]:
-        """The rows of each statement, with the tables as they are now."""
+        """Returns the rows of each statement, with the tables as they are now."""
         rows = self.loop.turn()
         results = []
         for number, (schema, places) in enumerate(zip(self.schemas, self.places, strict=True), start=1):
@@ -95,7 +95,7 @@ class Planner:
         self._together = combined(self._statements, known, [name.strip('"') for name in self._shadows], tag)
 
     def _is_read(self, name: str) -> bool:
-        """Whether a statement may read a table of this name, and not a table expression.
+        """Returns whether a statement may read a table of this name, and not a table expression.
 
         Raises:
             ValueError: one may, and another one has a table expression of this name.
@@ -111,7 +111,7 @@ class Planner:
         return {name: table.live for name, table in self._tables.items() if table.live is not None}
 
     def schemas(self) -> Sequence[pa.Schema]:
-        """The columns of the results."""
+        """Returns the columns of the results."""
         if self._schemas is None:
             self._schemas = self._together_or_apart(self._schemas_of)
         return self._schemas
@@ -122,7 +122,7 @@ class Planner:
         return self._together_or_apart(lambda together: self._planned(together, schemas))
 
     def _together_or_apart(self, work: Callable[[Combined], _Made]) -> _Made:
-        """What work gives; if that fails, of each statement by itself.
+        """Does the work for all statements together; if that fails, for each statement separately.
 
         So they may be planned, or else say better why not.
         """
@@ -222,7 +222,7 @@ class Planner:
             return Loop(stream, _COUNT)
 
     def _text(self, together: Combined, schemas: Sequence[pa.Schema], places: Sequence[Sequence[int]]) -> str:
-        """The recursive query.
+        """Returns the recursive query.
 
         Its columns are numbered as `Places` has it. A statement has NULL in those of others.
         """

@@ -1,4 +1,4 @@
-"""What a statement that is to be prepared has: parameters, common table expressions, derivatives by rows of tables."""
+"""Parses a statement to prepare: its parameters, common table expressions, and derivatives by rows of tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cte:
     span: tuple[int, int]
 
     def names(self) -> frozenset[str]:
-        """All names in it, in lower case."""
+        """Returns all names in it, in lower case."""
         return names_in(self.text)
 
 
@@ -78,7 +78,7 @@ class Read:
     own: Sequence[str] = ()
 
     def means_its_own(self, name: str) -> bool:
-        """Whether a name is that of a table expression before it, which reads nothing of this name."""
+        """Returns whether a name is that of a table expression before it, which reads nothing of this name."""
         for cte in self.ctes:
             named = name.lower() in names_in(cte.text.partition("(")[2])
             if named or cte.name == name:
@@ -87,12 +87,12 @@ class Read:
 
 
 def parameters_of(text: str) -> list[str]:
-    """The names of the parameters ``$name`` of a statement, each once."""
+    """Returns the names of the parameters ``$name`` of a statement, each once."""
     return list(dict.fromkeys(found["name"] for token in _tokens(text) if (found := _parameter(token))))
 
 
 def with_parameters(text: str, row: str, columns: Mapping[str, str]) -> str:
-    """A statement that reads its parameters as columns of a table of one row.
+    """Returns a statement that reads its parameters as columns of a table of one row.
 
     A query of rows gets the table beside what it reads, and what is computed of several rows gets a subquery.
 
@@ -167,7 +167,7 @@ def _opens(tokens: Sequence[Token], number: int) -> bool:
 
 
 def calls(statement: Read, tables: Mapping[str, Collection[str]], unknown: Collection[str]) -> list[Call]:
-    """The derivatives of a statement that may be computed beside it, by the rows of tables.
+    """Returns the derivatives of a statement that may be computed beside it, by the rows of tables.
 
     Args:
         statement: the statement.
@@ -200,14 +200,14 @@ def calls(statement: Read, tables: Mapping[str, Collection[str]], unknown: Colle
 
 
 def text_of(item: Any, text: str) -> str:
-    """What a table in ``FROM`` is called, as it is written."""
+    """Returns the name of a table in ``FROM``, as written."""
     alias = item.args.get("alias")
     name = item.this if alias is None else alias.this
     return text[name.meta["start"] : name.meta["end"] + 1]
 
 
 def _call(node: Any, tables: Mapping[str, Collection[str]]) -> tuple[str, str, Any] | None:
-    """The table and the column by which a call differentiates a subquery, and the table as it is in FROM."""
+    """Returns the table and the column by which a call differentiates a subquery, and the table as it is in FROM."""
     if len(node.expressions) != 2:
         return None
     value, variable = node.expressions
@@ -247,7 +247,7 @@ def _withs_around(node: Any) -> Iterator[Any]:
 
 
 def _is_table(item: Any, tables: Collection[str]) -> bool:
-    """Whether this is a table by its bare name, with or without an alias."""
+    """Returns whether this is a table by its bare name, with or without an alias."""
     if not isinstance(item, exp.Table) or not isinstance(item.this, exp.Identifier):
         return False
     given = {key for key, value in item.args.items() if value}
@@ -264,7 +264,7 @@ def _called(item: Any) -> str | None:
 
 
 def _is_by_row(node: Any, query: Any) -> bool:
-    """Whether a part of a query is computed for each of the rows that it reads."""
+    """Returns whether a part of a query is computed for each of the rows that it reads."""
     if any(_is_aggregate(around) for around in _between(node, query)):
         return True
     is_grouped = any(query.args.get(key) for key in ("group", "having"))
@@ -287,7 +287,7 @@ def _is_aggregate(part: Any) -> bool:
 
 
 def _is_in(node: Any, query: Any, keys: Sequence[str]) -> bool:
-    """Whether a part of a query is in one of these clauses."""
+    """Returns whether a part of a query is in one of these clauses."""
     *_, outermost = node, *_between(node, query)
     return outermost.arg_key in keys
 
@@ -304,7 +304,7 @@ def _has_star(query: Any) -> bool:
 
 
 def _is_scalar(node: Any) -> bool:
-    """Whether a subquery is a value which is not that of a derivative."""
+    """Returns whether a subquery is a value which is not that of a derivative."""
     around = node.parent
     if isinstance(around, exp.From | exp.Join | exp.CTE | exp.Lateral | exp.SetOperation | exp.In | exp.Exists):
         return False
@@ -315,18 +315,18 @@ def _is_scalar(node: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def names_in(text: str) -> frozenset[str]:
-    """All names in a text, in lower case, and its other words."""
+    """Returns all names in a text, in lower case, and its other words."""
     return frozenset(token.text.lower() for token in _tokens(text) if token.token_type != TokenType.STRING)
 
 
 @functools.lru_cache(maxsize=1024)
 def words(text: str) -> tuple[tuple[TokenType, str], ...]:
-    """The words of a text, without the spaces and comments between them."""
+    """Returns the words of a text, without the spaces and comments between them."""
     return tuple((token.token_type, token.text) for token in _tokens(text))
 
 
 def _tree(text: str) -> Any:
-    """The statement as sqlglot reads it; None if it does not, or not as one statement."""
+    """Returns the statement as sqlglot reads it; None if it does not, or not as one statement."""
     try:
         trees = XqlDataFusion().parse(text)
     except SqlglotError:
@@ -358,6 +358,6 @@ def _span(item: Any) -> tuple[int, int]:
 
 
 def _name(identifier: Any) -> str:
-    """A name as DataFusion reads it."""
+    """Returns a name as DataFusion reads it."""
     name: str = identifier.name
     return name if identifier.args.get("quoted") else name.lower()

@@ -52,7 +52,7 @@ def _is_text(of: pa.DataType) -> bool:
 
 
 def fitted(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows that a statement gives, as rows of its table.
+    """Returns the rows that a statement gives, as rows of its table.
 
     Raises:
         ValueError: a value has no place in the table.
@@ -73,12 +73,12 @@ def fitted(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def appended(before: pa.Table, rows: pa.Table) -> pa.Table:
-    """The rows of a table with more after them."""
+    """Returns the rows of a table with more after them."""
     return pa.concat_tables([before, rows])
 
 
 def value_of(name: str, rows: pa.Table) -> Any:
-    """The value that a query of one row gives, None of a query of none.
+    """Returns the value that a query of one row gives, None of a query of none.
 
     Raises:
         ValueError: it gives several rows.

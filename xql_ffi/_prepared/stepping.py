@@ -1,4 +1,4 @@
-"""What a prepared step does to a session."""
+"""Runs a prepared step on a session."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Stepping:
         return False
 
     def _checked_planner(self) -> Planner:
-        """What plans the statements, whose results fit their tables."""
+        """Returns the planner of the statements, after a check that their results fit the tables."""
         planner = Planner(self._session, self._statements, self._tables, self._row)
         for (kind, name), schema in zip(self.results, planner.schemas(), strict=True):
             if kind != "value":
@@ -134,7 +134,7 @@ class Stepping:
         return planner
 
     def _said(self, error: Exception) -> Exception:
-        """An error in words that do not name what this package has made itself."""
+        """Returns an error in words that do not name what this package has made itself."""
         if not isinstance(error, DifferentiationError):
             error = translated(str(error)) or error
         said = untagged(str(error), [name for name, table in self._tables.items() if table.live is not None])

@@ -84,7 +84,7 @@ class Table:
 
 
 def _rows(frame: Any) -> pa.Table:
-    """The rows of a table in their order, by its partitions."""
+    """Returns the rows of a table in their order, by its partitions."""
     batches = [batch for partition in frame.collect_partitioned() for batch in partition]
     # DataFusion 54 keeps rows that were inserted with the fields of the query that they are of, which may not be NULL.
     schema = frame.schema()

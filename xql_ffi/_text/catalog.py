@@ -32,7 +32,7 @@ Tables = Mapping[str, "pa.Schema | str"] | Session
 
 
 def is_duckdb(tables: object) -> bool:
-    """Whether this is a DuckDB connection, or the module, which has one."""
+    """Returns whether this is a DuckDB connection, or the module, which has one."""
     name = tables.__name__ if isinstance(tables, ModuleType) else type(tables).__module__
     return name.partition(".")[0] in ("duckdb", "_duckdb")
 
@@ -49,12 +49,12 @@ _DIALECTS = {
 
 
 def is_session(tables: object) -> bool:
-    """Whether this is a session of the ``datafusion`` package, or a DuckDB connection."""
+    """Returns whether this is a session of the ``datafusion`` package, or a DuckDB connection."""
     return hasattr(tables, "catalog_names") or is_duckdb(tables)
 
 
 def other_engine(given: object) -> str:
-    """What to do with something that is no session of datafusion."""
+    """Returns advice for an object that is no session of datafusion."""
     if is_duckdb(given):
         return "Run statements on a DuckDB connection by xql_ffi.sql(connection, statement)"
     dialect = _DIALECTS.get(type(given).__module__.partition(".")[0], "...")
@@ -79,7 +79,7 @@ def check_tables(tables: object) -> None:
 
 
 def no_table(name: str, given: object) -> str:
-    """What is wrong with something that is given for a table."""
+    """Returns the reason why an argument is no table."""
     advice = (
         f'write {{"{name}": table.schema}}'
         if isinstance(getattr(given, "schema", None), pa.Schema)
@@ -89,7 +89,7 @@ def no_table(name: str, given: object) -> str:
 
 
 def catalog(tables: Tables, text: str = "") -> Any:
-    """The catalog of a session of datafusion, or of tables by their names, for a text of statements.
+    """Returns the catalog of a session of datafusion, or of tables by their names, for a text of statements.
 
     Raises:
         TypeError: a table is given by something else than its schema or the query of a view.
@@ -157,14 +157,14 @@ CHANGED_VIEW = (
 
 
 def _tables(session: Any) -> Iterator[tuple[tuple[str, str, str], Any]]:
-    """The tables of a session with their names in full."""
+    """Yields the tables of a session with their names in full."""
     for path in table_names(session):
         catalog_name, schema_name, name = path
         yield path, session.catalog(catalog_name).schema(schema_name).table(name)
 
 
 def table_names(session: Any) -> Iterator[tuple[str, str, str]]:
-    """The names in full of the tables and views of a session."""
+    """Yields the names in full of the tables and views of a session."""
     for catalog_name in sorted(session.catalog_names()):
         found = session.catalog(catalog_name)
         for schema_name in sorted(found.names()):
@@ -173,7 +173,7 @@ def table_names(session: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _definitions(session: Session) -> dict[tuple[str, str, str], str]:
-    """The queries of views by their names, as far as the session knows them.
+    """Returns the queries of views by their names, as far as the session knows them.
 
     It tells them in its information schema alone, which is switched on for that moment where it is off.
     """
@@ -194,7 +194,7 @@ _VIEWS = "SELECT table_catalog, table_schema, table_name, definition FROM inform
 
 
 def _columns(session: Session, query: str) -> dict[str, list[str]] | None:
-    """The columns that a query gives; None if it is refused, as one of a schema that is switched off is."""
+    """Returns the columns that a query gives; None if it is refused, as one of a schema that is switched off is."""
     try:
         columns: dict[str, list[str]] = session.sql(query).to_pydict()
     except Exception:  # datafusion has no class of its own for that
@@ -227,7 +227,7 @@ def answer(made: Any, tables: Tables, asked: UnknownFunctionError) -> None:
 
 
 def _is_volatile(session: Session, asked: UnknownFunctionError) -> bool:
-    """Whether each call of a function may give something else: then the planner does not make one of two."""
+    """Returns whether each call of a function may give something else: then the planner does not make one of two."""
     if not asked.arguments:
         return True
     columns = [f"a{number}" for number in range(len(asked.arguments))]

@@ -32,7 +32,7 @@ Columns: TypeAlias = Iterable[str] | Mapping[str, pa.DataType] | pa.Schema
 def expand_sql(
     sql: str, tables: Tables, *, dialect: str | None = None, rules: Iterable[Rule] = (), functions: bool = False
 ) -> str:
-    """A statement without ``grad``, ``jvp``, ``vjp`` and ``stop_gradient``.
+    """Returns a statement without ``grad``, ``jvp``, ``vjp`` and ``stop_gradient``.
 
     >>> import pyarrow as pa
     >>> import xql_ffi
@@ -127,7 +127,7 @@ def differentiate_sql(
     rules: Iterable[Rule] = (),
     functions: bool = False,
 ) -> str:
-    """The derivative of an expression, as text.
+    """Returns the derivative of an expression, as text.
 
     >>> import xql_ffi
     >>> xql_ffi.differentiate_sql("sin(x) * y", "x", ["x", "y"])
@@ -172,7 +172,7 @@ _TABLE = "inputs"
 
 
 def _texts() -> ModuleType:
-    """What reads and writes the SQL of other hosts.
+    """Returns the module that reads and writes the SQL of other hosts.
 
     It is imported here, for sqlglot takes long to import, and statements of DataFusion do without it.
     """
@@ -182,7 +182,7 @@ def _texts() -> ModuleType:
 
 
 def _expanded(sql: str, tables: Tables, natives: Sequence[Any], *, functions: bool) -> str:
-    """The text of statements of DataFusion."""
+    """Returns the text of statements of DataFusion."""
     has_functions = not isinstance(tables, Mapping) and may_differentiate(sql)
     try:
         made = _catalog(tables, sql, functions=functions)
@@ -198,7 +198,7 @@ def _expanded(sql: str, tables: Tables, natives: Sequence[Any], *, functions: bo
 
 
 def _catalog(tables: Tables, text: str = "", *, functions: bool) -> Any:
-    """What is known of tables, and of functions by their names."""
+    """Returns the catalog of tables, and of functions by their names."""
     made = catalog(tables, text)
     if functions:
         library.add_special(made, SIGNATURES)

@@ -1,4 +1,4 @@
-"""What the native library makes of SQL text: catalogs that free themselves, texts, and its errors as exceptions."""
+"""Calls the native library for SQL text: catalogs that free themselves, texts, and errors as exceptions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UnknownFunctionError(Exception):
 
 
 def learning(make: Callable[[], str], learn: Callable[[UnknownFunctionError], None]) -> str:
-    """What is made once it is learnt what calls of a session's functions give, for which the native library asks."""
+    """Repeats work until the native library knows the result types of all calls of the session's functions."""
     while True:
         try:
             return make()
@@ -45,7 +45,7 @@ def learning(make: Callable[[], str], learn: Callable[[UnknownFunctionError], No
 
 
 def catalog() -> Any:
-    """A catalog without tables."""
+    """Returns a catalog without tables."""
     return _ffi.gc(_lib.xql_ffi_catalog_new(), _lib.xql_ffi_catalog_free)
 
 
@@ -99,7 +99,7 @@ def add_special(catalog: Any, names: Iterable[str]) -> None:
 
 
 def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:
-    """The statements of a text without derivatives.
+    """Returns the statements of a text without derivatives.
 
     Raises:
         UnknownFunctionError: what the call of a function gives is not in the catalog.
@@ -114,7 +114,7 @@ def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:
 
 
 def edits(catalog: Any, sql: str, rules: Sequence[Any]) -> list[tuple[int, int, str]]:
-    """What of a text is to be written otherwise: where each part starts and ends, and what takes its place.
+    """Returns the edits that remove all calls: the start and the end of each part, and its replacement.
 
     Raises:
         UnknownFunctionError: what the call of a function gives is not in the catalog.
@@ -137,7 +137,7 @@ def edits(catalog: Any, sql: str, rules: Sequence[Any]) -> list[tuple[int, int, 
 
 
 def columns(catalog: Any, sql: str, rules: Sequence[Any]) -> pa.Schema:
-    """The columns of the query that a statement is or has, with or without calls.
+    """Returns the columns of the query that a statement is or has, with or without calls.
 
     Raises:
         UnknownFunctionError: what the call of a function gives is not in the catalog.
@@ -155,7 +155,7 @@ def columns(catalog: Any, sql: str, rules: Sequence[Any]) -> pa.Schema:
 
 
 def differentiate(catalog: Any, expression: str, wrt: str, table: str, rules: Sequence[Any]) -> str:
-    """The derivative of an expression over the columns of a table.
+    """Returns the derivative of an expression over the columns of a table.
 
     Raises:
         UnknownFunctionError: what the call of a function gives is not in the catalog.
@@ -195,5 +195,5 @@ def _check(done: bool, error: Any, query: str | None = None) -> None:
 
 
 def plain(message: str) -> str:
-    """A message without what DataFusion puts before it."""
+    """Returns a message without what DataFusion puts before it."""
     return _WHERE.sub("", message)

@@ -1,4 +1,4 @@
-"""Functions of a session that have the names of DataFusion's own, for which the native library would take them."""
+"""Functions of a session with names of DataFusion's own functions. The native library would confuse them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Described = dict[tuple[str, str], set[tuple[str | None, str | None]]]
 
 
 def called(*texts: str) -> frozenset[str]:
-    """The names before parentheses; those of called functions are among them."""
+    """Returns the names before parentheses; those of called functions are among them."""
     return frozenset(name.lower() for text in texts for name in _CALL.findall(text))
 
 
@@ -49,7 +49,7 @@ def check_own_functions(session: Any, *texts: str) -> None:
 
 
 def _has(session: Any, kind: str) -> bool:
-    """Whether a session tells of its functions of a kind. What wraps a session may not."""
+    """Returns whether a session tells of its functions of a kind. What wraps a session may not."""
     return hasattr(session, f"{kind}s") and hasattr(session, kind)
 
 
@@ -61,7 +61,7 @@ class _Catalog:
         self._session: SessionContext | None = None
 
     def describes(self, session: Any, names: dict[str, list[str]]) -> _Described:
-        """What is known of functions of a session, by their names for each kind."""
+        """Returns what is known of functions of a session, by their names for each kind."""
         if not any(names.values()):
             return {}
         with self._lock:

@@ -40,5 +40,5 @@ def _for_pyarrow(value: Any) -> Any:
 
 
 def _is_of_numpy(value: object) -> bool:
-    """Whether a value is a scalar or an array of NumPy, which need not be installed."""
+    """Returns whether a value is a scalar or an array of NumPy, which need not be installed."""
     return type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist")

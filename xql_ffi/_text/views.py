@@ -83,7 +83,7 @@ _IN_MEMORY = re.compile(r"DataSourceExec: partitions=\d+, partition_sizes=\[[\d,
 
 
 def _read_by(session: Any, path: Path, query: str) -> tuple[str, dict[str, Held] | None]:
-    """The plan of a view, and the tables that it reads."""
+    """Returns the plan of a view, and the tables that it reads."""
     # Below are a projection and the name of the view.
     plan = session.sql(f"SELECT * FROM {_in_sql(path)}").logical_plan().inputs()[0].inputs()[0]
     made = MADE.match(query)
@@ -133,7 +133,7 @@ def _held(session: Any, name: str, scan: Any) -> Held:
 
 
 def _known_by(session: Any, scan: Any) -> str:
-    """What tells the table of a scan from others, as long as it is there; nothing if there is no such thing."""
+    """Returns a key that identifies the table of a scan as long as it exists; nothing if there is none."""
     try:
         told = scan.to_bytes(session)
     except Exception:  # only tables of files can be written
@@ -153,6 +153,6 @@ def _places(session: Any, scan: Any) -> list[tuple[int, ...]]:
 
 
 def _place(batch: pa.RecordBatch) -> tuple[int, ...]:
-    """The number of rows, and where the columns are."""
+    """Returns the number of rows, and where the columns are."""
     buffers = [(column.offset, buffer) for column in batch.columns for buffer in column.buffers() if buffer]
     return (batch.num_rows, *(part for offset, buffer in buffers for part in (offset, buffer.address)))

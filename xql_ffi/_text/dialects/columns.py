@@ -97,7 +97,7 @@ class Columns:
 
 
 def _items(tree: exp.Expr) -> list[exp.Expr]:
-    """The items of the first `SELECT` of a query."""
+    """Returns the items of the first `SELECT` of a query."""
     while isinstance(tree, (exp.SetOperation, exp.Subquery, exp.Paren)):
         tree = tree.this
     return tree.selects if isinstance(tree, exp.Select) else []

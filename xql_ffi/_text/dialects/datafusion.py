@@ -9,7 +9,7 @@ from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Returns the words of a text."""
     return frozenset(text.split())
 
 

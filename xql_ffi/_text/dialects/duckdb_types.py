@@ -1,4 +1,4 @@
-"""What Arrow's types are called in DuckDB, where they have no name in DataFusion's SQL."""
+"""The names in DuckDB of Arrow's types that have no name in DataFusion's SQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES = {
 
 
 def duckdbs_null(argument: exp.Expr) -> exp.Expr:
-    """A NULL of a type, which may be ``arrow_cast(NULL, 'List(Float64)')``, as one of DuckDB.
+    """Returns a NULL of a type, which may be ``arrow_cast(NULL, 'List(Float64)')``, as one of DuckDB.
 
     Raises:
         HostError: the type has no name there.

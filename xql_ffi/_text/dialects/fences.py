@@ -1,4 +1,4 @@
-"""Where a planner is kept from writing out the columns of a subquery in each place that reads them.
+"""Keeps planners from inlining the columns of a subquery into each of their readers.
 
 Some planners do so with every subquery that only computes columns. Queries in one another, each of which reads a column
 of the one below several times, then grow exponentially.
@@ -32,7 +32,7 @@ def fence(root: exp.Expr) -> None:
 
 
 def _inner_first(root: exp.Expr) -> list[exp.Query]:
-    """The queries of a tree, each after those that it reads."""
+    """Returns the queries of a tree, each after those that it reads."""
     found: list[exp.Query] = []
 
     def visit(node: exp.Expr) -> None:
@@ -72,7 +72,7 @@ def _sizes(select: exp.Select, ctes: Mapping[str, exp.CTE], queries: Mapping[int
 
 
 def _sources(select: exp.Select) -> list[exp.Expr]:
-    """The tables and subqueries that a query reads, those of joins in parentheses included."""
+    """Returns the tables and subqueries that a query reads, those of joins in parentheses included."""
     found: list[exp.Expr] = []
 
     def visit(node: exp.Expr | None) -> None:
@@ -93,19 +93,19 @@ def _sources(select: exp.Select) -> list[exp.Expr]:
 
 
 def _query(node: exp.Expr) -> exp.Query | None:
-    """The query in parentheses."""
+    """Returns the query in parentheses."""
     while isinstance(node, (exp.Subquery, exp.Paren)):
         node = node.this
     return node if isinstance(node, exp.Query) else None
 
 
 def _is_closed(query: exp.Query) -> bool:
-    """Whether the query is one that planners do not write out."""
+    """Returns whether the query is one that planners do not write out."""
     return any(query.args.get(part) for part in ("group", "distinct", "limit", "offset"))
 
 
 def _size(expression: exp.Expr, known: Mapping[str, _Sizes]) -> int:
-    """The nodes of an expression when the columns that it reads are written out."""
+    """Returns the nodes of an expression when the columns that it reads are written out."""
     size = 0
     for node in expression.walk():
         size += 1

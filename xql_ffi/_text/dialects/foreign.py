@@ -1,4 +1,4 @@
-"""What a host has of SQL and DataFusion has not: ``ASOF JOIN``, ``PIVOT``, samples and the like.
+"""SQL of a host that DataFusion lacks: ``ASOF JOIN``, ``PIVOT``, samples and the like.
 
 Where a derivative takes the place of its call, they stay as they are written. DataFusion only has to find the
 columns and their types, so it reads a statement without them. Where the query is written anew, a query in FROM that
@@ -16,7 +16,7 @@ from xql_ffi._text.dialects.host import Host
 
 
 def found(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str]]:
-    """The constructs in a tree, with what the host calls them."""
+    """Yields the constructs in a tree, with what the host calls them."""
     for node in tree.walk():
         if name := _name(node):
             yield node, name
@@ -54,13 +54,13 @@ def _is_all(key: exp.Ordered) -> bool:
 
 
 def is_columns(node: exp.Expr) -> bool:
-    """Whether an expression stands for several columns."""
+    """Returns whether an expression stands for several columns."""
     is_call = isinstance(node, exp.Anonymous) and node.name.lower() == "columns"
     return is_call or (isinstance(node, (exp.Like, exp.ILike, exp.Glob)) and isinstance(node.this, exp.Star))
 
 
 def left_out(tree: exp.Expr) -> exp.Expr:
-    """A tree without those constructs that do not matter for what columns there are, and of which types.
+    """Returns a tree without those constructs that do not matter for what columns there are, and of which types.
 
     Raises:
         HostError: one of them matters.
@@ -110,7 +110,7 @@ def simplify(tree: exp.Expr) -> None:
 
 
 def ends(tree: exp.Expr) -> dict[str, exp.Expr]:
-    """What is taken from the end of the outermost query of a tree: an order by all columns, a limit in percent."""
+    """Removes from the end of the outermost query an order by all columns and a limit in percent, and returns them."""
     taken = {}
     if isinstance(tree, exp.Query):
         for part in ("order", "limit"):

@@ -1,4 +1,4 @@
-"""What a host's SQL is: its names, its functions and operators, and what it does not have."""
+"""The SQL of a host: its names, its functions and operators, and what it lacks."""
 
 from __future__ import annotations
 
@@ -137,23 +137,23 @@ class Host:
 
     @cached_property
     def named_in_datafusion(self) -> dict[str, str]:
-        """What functions of the host are called in DataFusion."""
+        """The names in DataFusion of the functions of the host."""
         inverse = {theirs: ours for renamed in (self.renamed, self.aggregates) for ours, theirs in renamed.items()}
         return {**{name: name for name in self.same_names}, **inverse, **self.aliases}
 
     @cached_property
     def to_datafusion(self) -> dict[Head, Template]:
-        """What the host's expressions are in DataFusion."""
+        """The expressions in DataFusion of those of the host."""
         inverse = {theirs: ours for ours, theirs in self.written.items() if is_call(self.parsed(theirs))}
         return _templates({**inverse, **self.read}, self, DATAFUSION)
 
     @cached_property
     def from_datafusion(self) -> dict[Head, Template]:
-        """What DataFusion's expressions are in the host."""
+        """The expressions in the host of those of DataFusion."""
         return _templates(self.written, DATAFUSION, self)
 
     def tokens(self, text: str) -> list[Token]:
-        """The tokens of a text.
+        """Returns the tokens of a text.
 
         Raises:
             HostError: it cannot be read.
@@ -165,7 +165,7 @@ class Host:
             raise HostError(msg) from error
 
     def parsed(self, text: str) -> exp.Expr:
-        """The tree of a text that has one statement or expression.
+        """Returns the tree of a text that has one statement or expression.
 
         Raises:
             HostError: it cannot be read.
@@ -182,7 +182,7 @@ class Host:
         return trees[0]
 
     def text(self, tree: exp.Expr, *, pretty: bool = False) -> str:
-        """The text of a tree.
+        """Returns the text of a tree.
 
         Raises:
             HostError: the host has no words for part of it.
@@ -197,7 +197,7 @@ class Host:
         return text
 
     def key(self, name: str, *, quoted: bool = True) -> str:
-        """A name as it is compared with others."""
+        """Returns a name as it is compared with others."""
         strategy = self.dialect.normalization_strategy
         if strategy is NormalizationStrategy.CASE_INSENSITIVE:
             return name.lower()
@@ -208,7 +208,7 @@ class Host:
         return name.upper() if strategy is NormalizationStrategy.UPPERCASE else name.lower()
 
     def identifier(self, name: str) -> exp.Identifier:
-        """A name, in quotes where it needs them."""
+        """Returns a name, in quotes where it needs them."""
         is_plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and self.key(name, quoted=False) == self.key(
             name, quoted=True
         )
@@ -258,7 +258,7 @@ _READING = ("disjunction", "conjunction", "equality", "range", "bitwise", "unary
 
 
 def _placing(read: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a parser that says where what it reads was written."""
+    """Returns a method of a parser that says where what it reads was written."""
 
     def placed(parser: Any, *args: Any, **options: Any) -> Any:
         start = parser._curr
@@ -271,7 +271,7 @@ def _placing(read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _plain(error: SqlglotError) -> str:
-    """The message without the colours of a terminal."""
+    """Returns the message without the colours of a terminal."""
     return re.sub(r"\x1b\[\d+m", "", str(error))
 
 
@@ -311,7 +311,7 @@ class Template:
     body: exp.Expr
 
     def of(self, arguments: list[exp.Expr]) -> exp.Expr:
-        """The expression of these arguments, closed."""
+        """Returns the expression of these arguments, closed."""
         by_name = dict(zip(self.parameters, arguments, strict=True))
 
         def placed(node: exp.Expr) -> exp.Expr:
@@ -323,7 +323,7 @@ class Template:
 
 
 def closed(node: exp.Expr) -> exp.Expr:
-    """An expression that may be an operand of anything."""
+    """Returns an expression that may be an operand of anything."""
     is_closed = isinstance(
         node, (exp.Func, exp.Column, exp.Literal, exp.Paren, exp.Case, exp.Null, exp.Boolean, exp.Subquery)
     )
@@ -341,14 +341,14 @@ def head(node: exp.Expr) -> Head | None:
 
 
 def arguments(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of an operator, or the arguments of a call."""
+    """Returns the operands of an operator, or the arguments of a call."""
     if isinstance(node, exp.Anonymous):
         return list(node.expressions)
     return [node.args[name] for name in ("this", "expression") if node.args.get(name) is not None]
 
 
 def is_call(node: exp.Expr) -> bool:
-    """Whether an expression is a call or an operation of different columns, and no more."""
+    """Returns whether an expression is a call or an operation of different columns, and no more."""
     found = arguments(node)
     names = [argument.name for argument in found if isinstance(argument, exp.Column)]
     return head(node) is not None and len(set(names)) == len(found)

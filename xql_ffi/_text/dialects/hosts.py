@@ -20,7 +20,7 @@ HOSTS: dict[str, Host] = {host.name: host for host in (BIGQUERY, DUCKDB, POLARS,
 
 
 def host_of(dialect: str) -> Host:
-    """The host of a name. One that is not tested is as sqlglot has it, with a warning.
+    """Returns the host of a name. One that is not tested is as sqlglot has it, with a warning.
 
     Raises:
         HostError: there is none.
@@ -39,7 +39,7 @@ def host_of(dialect: str) -> Host:
 
 
 def untested(name: str, syntax: type[Dialect]) -> Host:
-    """A host with the functions that almost all have."""
+    """Returns a host with the functions that almost all have."""
     return Host(
         name=name,
         syntax=syntax,

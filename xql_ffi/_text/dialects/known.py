@@ -1,4 +1,4 @@
-"""What is known of a session when its statements are read."""
+"""The knowledge about a session that reading its statements needs."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Known:
     described: Callable[[str], list[tuple[str, str]]] | None = None
 
     def columns(self, query: str) -> list[str] | None:
-        """The names of the columns of a query in the host, where these can be asked."""
+        """Returns the names of the columns of a query in the host, where these can be asked."""
         found = self._asked(query)
         return None if found is None else [name for name, _ in found]
 
     def types(self, query: str) -> list[str] | None:
-        """The types of the columns of a query in the host, where these can be asked."""
+        """Returns the types of the columns of a query in the host, where these can be asked."""
         found = self._asked(query)
         return None if found is None else [kind for _, kind in found]
 

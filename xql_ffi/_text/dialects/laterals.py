@@ -17,7 +17,7 @@ STANDS_FOR_NAME = "stands for a name"
 
 
 def resolved(tree: exp.Expr, host: Host, columns: Callable[[exp.Query], Collection[str] | None]) -> exp.Expr:
-    """A tree of a host with what such names stand for in their places.
+    """Returns a tree of a host with what such names stand for in their places.
 
     Args:
         tree: a statement, which stays as it is.
@@ -44,13 +44,13 @@ def resolved(tree: exp.Expr, host: Host, columns: Callable[[exp.Query], Collecti
 
 
 def _reading(select: exp.Select) -> Iterator[exp.Expr]:
-    """The parts of a query in which names may be read: first the items, whose names are known from there on."""
+    """Yields the parts of a query in which names may be read: first the items, whose names are known from there on."""
     yield from select.selects
     yield from (select.args[part] for part in ("where", "having", "qualify") if select.args.get(part) is not None)
 
 
 def _own(part: exp.Expr) -> Iterator[exp.Column]:
-    """The columns that a part reads by their names alone, but for those of queries in it."""
+    """Yields the columns that a part reads by their names alone, but for those of queries in it."""
     if isinstance(part, exp.Column):
         if not part.table:
             yield part
@@ -64,7 +64,7 @@ def _key(column: exp.Column, host: Host) -> str:
 
 
 def _all(select: exp.Select) -> exp.Query:
-    """All columns of what a query reads."""
+    """Returns all columns of what a query reads."""
     read = exp.Select(expressions=[exp.Star()])
     for part in ("from_", "joins", "laterals"):
         value = select.args.get(part)

@@ -31,7 +31,7 @@ class Macro:
 
 
 def query_of(source: exp.Table, macros: Sequence[Macro], host: Host) -> exp.Query | None:
-    """The query that a call in FROM stands for. None if it is of a function whose rows are given.
+    """Returns the query that a call in FROM stands for. None if it is of a function whose rows are given.
 
     Args:
         source: the call, with the schema before it.
@@ -69,7 +69,7 @@ def query_of(source: exp.Table, macros: Sequence[Macro], host: Host) -> exp.Quer
 
 
 def inlined(tree: exp.Expr, macros: Sequence[Macro], host: Host) -> exp.Expr:
-    """A tree with queries in the place of the calls in FROM that stand for them.
+    """Returns a tree with queries in the place of the calls in FROM that stand for them.
 
     Raises:
         HostError: a call stands for a query that is not known.
@@ -84,7 +84,7 @@ def inlined(tree: exp.Expr, macros: Sequence[Macro], host: Host) -> exp.Expr:
 
 
 def is_computing(tree: exp.Expr, macros: Sequence[Macro]) -> bool:
-    """Whether a tree calls a function in FROM that computes its rows."""
+    """Returns whether a tree calls a function in FROM that computes its rows."""
     names = _COMPUTING | {macro.name for macro in macros}
     return any(
         not isinstance(table.this, exp.Identifier) and table.this.name.lower() in names
@@ -93,7 +93,7 @@ def is_computing(tree: exp.Expr, macros: Sequence[Macro]) -> bool:
 
 
 def _given(macro: Macro, arguments: Sequence[exp.Expr], host: Host) -> dict[str, exp.Expr] | None:
-    """What a call gives for each parameter of a macro. None if it is a call of another one."""
+    """Returns the argument of a call for each parameter of a macro. None if it is a call of another one."""
     given = {}
     parameters = [host.key(parameter) for parameter in macro.parameters]
     for number, argument in enumerate(arguments):

@@ -10,7 +10,7 @@ from xql_ffi._text.dialects.host import DATAFUSION, Host
 
 
 class Names:
-    """What the names of a statement are in DataFusion, where they stand in quotes, and how the host has them."""
+    """Maps the names of a statement between DataFusion, where they are quoted, and the host."""
 
     def __init__(self, host: Host, declared: Mapping[str, str]) -> None:
         """Names of a host, which has some of them in its catalog."""
@@ -37,11 +37,11 @@ class Names:
             name.replace(self._host.identifier(self._declared.get(key) or self._written.get(key) or self._short(key)))
 
     def path(self, column: exp.Column) -> tuple[str, ...]:
-        """The parts of a column's name as the host compares them."""
+        """Returns the parts of a column's name as the host compares them."""
         return tuple(self._host.key(part.name, quoted=bool(part.args.get("quoted"))) for part in column.parts)
 
     def _short(self, key: str) -> str:
-        """A name that the host does not cut off by itself, by which two might become one."""
+        """Returns a name that the host does not cut off by itself, by which two might become one."""
         longest = self._host.longest_name
         if longest is None or len(key.encode()) <= longest:
             return key

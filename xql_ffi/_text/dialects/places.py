@@ -1,4 +1,4 @@
-"""Where calls stand in a statement, and what may take their place there."""
+"""Finds the calls of a statement, and edits the text around them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Edit:
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:
-    """A text with other parts."""
+    """Returns a text with other parts."""
     parts, done = [], 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
         parts += [text[done : edit.start], edit.text]
@@ -49,7 +49,7 @@ class Place:
 
 
 def place(tokens: Sequence[Token], start: int) -> Place:
-    """The place of a call whose name starts at a character.
+    """Returns the place of a call whose name starts at a character.
 
     Raises:
         HostError: there is none.
@@ -62,7 +62,7 @@ def place(tokens: Sequence[Token], start: int) -> Place:
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int:
-    """The token that closes what another one opens."""
+    """Returns the token that closes what another one opens."""
     depth = 0
     for number in range(opening, len(tokens)):
         depth += _DEPTH.get(tokens[number].token_type, 0)
@@ -73,7 +73,7 @@ def closing(tokens: Sequence[Token], opening: int) -> int:
 
 
 def item_end(tokens: Sequence[Token], call: Place) -> int:
-    """The last token of the item of `SELECT` that has a call."""
+    """Returns the last token of the item of `SELECT` that has a call."""
     enclosing = call.name
     while enclosing > 0 and tokens[enclosing].token_type not in _ITEM_STARTS:
         enclosing -= 1

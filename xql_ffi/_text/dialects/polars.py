@@ -18,7 +18,7 @@ class XqlPolars(DuckDB):
 
 
 def _takes_another(key: exp.Expr) -> bool:
-    """Whether a key of ORDER BY is a table's column, and SELECT gives its name to something else."""
+    """Returns whether a key of ORDER BY is a table's column, and SELECT gives its name to something else."""
     column, select = key.this, key.find_ancestor(exp.Select)
     if not (isinstance(column, exp.Column) and column.table and select is not None):
         return False

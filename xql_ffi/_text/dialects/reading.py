@@ -1,4 +1,4 @@
-"""What a statement of a host is in DataFusion."""
+"""Translates the statements of a host to SQL of DataFusion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALL = "call"
 def datafusion_tree(
     tree: exp.Expr, host: Host, names: Names, floats: Collection[str], words: tuple[str, Words] | None = None
 ) -> exp.Expr:
-    """The tree of a statement of a host as one of DataFusion.
+    """Returns the tree of a statement of a host as one of DataFusion.
 
     Args:
         tree: the statement, which stays as it is.
@@ -93,7 +93,7 @@ def _is_decimal(kind: exp.DataType) -> bool:
 
 
 def decimal_of(literal: exp.Literal) -> exp.DataType | None:
-    """The type of a number with a point where that is a decimal; nothing for another one."""
+    """Returns the type of a number with a point where that is a decimal; nothing for another one."""
     if literal.is_string or not (digits := re.fullmatch(r"0*(\d*)\.(\d*)", literal.this)):
         return None
     precision = max(len(digits[1]) + len(digits[2]), 1)
@@ -165,13 +165,13 @@ def _call(node: exp.Anonymous, host: Host) -> exp.Expr:
 
 
 def _orders_otherwise(quantile: exp.Anonymous) -> bool:
-    """Whether a quantile orders by something else than its values."""
+    """Returns whether a quantile orders by something else than its values."""
     value, *others = quantile.expressions
     return any([key.this for key in other.expressions] != [value] for other in others if isinstance(other, exp.Order))
 
 
 def is_float(node: exp.Expr, host: Host, floats: frozenset[str]) -> bool:
-    """Whether an expression is a float by what is seen of it."""
+    """Returns whether an expression is a float by what is seen of it."""
     if isinstance(node, exp.Literal):
         return not node.is_string and not node.this.isdigit()
     if isinstance(node, exp.Column):
@@ -189,7 +189,7 @@ _FLOATS = words("exp ln log log2 log10 sqrt cbrt sin cos tan asin acos atan atan
 
 
 def _named(tree: exp.Expr, host: Host) -> frozenset[str]:
-    """The names that a statement gives to columns."""
+    """Returns the names that a statement gives to columns."""
     given = [alias.args.get("alias") for alias in tree.find_all(exp.Alias)]
     given += [column for alias in tree.find_all(exp.TableAlias) for column in alias.args.get("columns") or []]
     found = []
@@ -201,12 +201,12 @@ def _named(tree: exp.Expr, host: Host) -> frozenset[str]:
 
 
 def parameters(tree: exp.Expr) -> list[exp.Expr]:
-    """The parameters in a tree of DataFusion."""
+    """Returns the parameters in a tree of DataFusion."""
     return list(tree.find_all(exp.Placeholder, exp.Parameter))
 
 
 def datafusion_text(tree: exp.Expr) -> str:
-    """The text of a tree of DataFusion.
+    """Returns the text of a tree of DataFusion.
 
     Raises:
         HostError: DataFusion has no words for part of it.

@@ -25,7 +25,7 @@ Planned: TypeAlias = Callable[[exp.Query], pa.Schema | None]
 
 
 def typed(tree: exp.Expr, host: Host, described: Described, planned: Planned) -> exp.Expr:
-    """A tree of a host in which the first rows of recursive queries have the types that they have there.
+    """Returns a tree of a host in which the first rows of recursive queries have the types that they have there.
 
     Args:
         tree: a statement, which stays as it is.
@@ -65,7 +65,7 @@ _NO_FLOATS = r"DECIMAL|U?(?:TINY|SMALL|BIG|HUGE)?INT"
 
 
 def _recursions(tree: exp.Expr) -> Iterator[exp.CTE]:
-    """The recursive queries of a tree."""
+    """Yields the recursive queries of a tree."""
     for cte in tree.find_all(exp.CTE):
         steps = cte.this.unnest()
         if isinstance(steps, exp.SetOperation) and any(
@@ -75,7 +75,7 @@ def _recursions(tree: exp.Expr) -> Iterator[exp.CTE]:
 
 
 def _as_decimals(query: exp.Query) -> exp.Query:
-    """A query whose numbers with a point are decimals."""
+    """Returns a query whose numbers with a point are decimals."""
     query = query.copy()
     for literal in list(query.find_all(exp.Literal)):
         if not isinstance(literal.parent, exp.Cast) and (kind := decimal_of(literal)) is not None:
@@ -84,7 +84,7 @@ def _as_decimals(query: exp.Query) -> exp.Query:
 
 
 def _decimals(schema: pa.Schema | None) -> list[str]:
-    """The types of decimals among columns."""
+    """Returns the types of decimals among columns."""
     types = [] if schema is None else [field.type for field in schema]
     return [f"DECIMAL({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else "" for kind in types]
 
@@ -107,7 +107,7 @@ def _cast(first: exp.Expr, number: int, kind: str, cte: exp.CTE, host: Host) -> 
 
 
 def _rows(query: exp.Expr) -> Iterator[list[exp.Expr]]:
-    """The values of the columns of a query, in each of its branches."""
+    """Yields the values of the columns of a query, in each of its branches."""
     query = query.unnest()
     if isinstance(query, exp.SetOperation):
         yield from _rows(query.left)

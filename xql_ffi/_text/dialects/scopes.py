@@ -28,7 +28,7 @@ def alone(part: exp.Query, place: exp.Expr) -> exp.Query:
 
 
 def _before(place: exp.Expr) -> Iterator[exp.CTE]:
-    """The common table expressions that may be read at a place, the next one first."""
+    """Yields the common table expressions that may be read at a place, the next one first."""
     inner = place
     while (around := inner.parent) is not None:
         if isinstance(around, exp.With):

@@ -24,7 +24,7 @@ _PATH = ("this", "db", "catalog", "pivots")
 
 
 def _around(node: exp.Expr) -> exp.Subquery | exp.CTE | None:
-    """The query in FROM, or with a name, that has a part of it."""
+    """Returns the query in FROM, or with a name, that has a part of it."""
     around = node.parent
     while around is not None:
         is_query = isinstance(around, exp.CTE) or (
@@ -165,7 +165,7 @@ class Sources:
         query.replace(exp.Table(this=table, alias=alias, joins=query.args.get("joins")))
 
     def _read_by(self, query: exp.Expr) -> frozenset[str]:
-        """What a query reads, by its names as the host compares them; also below views and table macros."""
+        """Returns the names that a query reads, as the host compares them, also below views and table macros."""
         found: set[str] = set()
         waiting = list(query.find_all(exp.Table))
         while waiting:
@@ -214,7 +214,7 @@ class Sources:
         return is_alone and bool(re.search(r"[./*]", name.name)) and self._host.key(name.name) not in self._known.tables
 
     def _name(self, source: exp.Table, named: Collection[str]) -> str:
-        """The name of the table or view for a source, which is the same wherever it is written."""
+        """Returns the name of the table or view for a source, which is the same wherever it is written."""
         text = self._host.text(source)
         if text not in self._names:
             name = f"source {len(self._names) + 1}"

@@ -37,7 +37,7 @@ class Call:
 
 
 def expand(text: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
-    """The statements of a text without calls. A text without calls is given back as it is.
+    """Returns the statements of a text without calls. A text without calls is given back as it is.
 
     Raises:
         HostError: the host does not have what would have to be written, or a statement cannot be read.
@@ -59,7 +59,7 @@ def expand(text: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
 
 
 def differentiate(expression: str, wrt: str, table: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
-    """The derivative of an expression by a column of a table.
+    """Returns the derivative of an expression by a column of a table.
 
     Raises:
         HostError: the host does not have what would have to be written, or the expression cannot be read.
@@ -136,7 +136,7 @@ class Statement:
         return datafusion_tree(tree, self._host, names, floats, words)
 
     def _columns(self, query: exp.Query) -> frozenset[str] | None:
-        """The names of the columns of a query as the host compares them, where these can be known."""
+        """Returns the names of the columns of a query as the host compares them, where these can be known."""
         written = query.copy()
         self._sources.write(written)
         found = self._known.columns(self._host.text(written))
@@ -146,13 +146,13 @@ class Statement:
         return None if found is None else frozenset(map(self._host.key, found))
 
     def _types(self, query: exp.Query) -> list[str] | None:
-        """The types of the columns of a query in the host, where that can be asked."""
+        """Returns the types of the columns of a query in the host, where that can be asked."""
         query = query.copy()
         self._sources.write(query)
         return self._known.types(self._host.text(query))
 
     def _planned(self, query: exp.Query) -> pa.Schema | None:
-        """The columns of a query as DataFusion takes them."""
+        """Returns the columns of a query as DataFusion takes them."""
         floats = frozenset(self._known.floats) - self._sources.not_floats
         read = datafusion_tree(foreign.left_out(query), self._host, self._new_names(), floats)
         try:
@@ -161,7 +161,7 @@ class Statement:
             return None
 
     def expanded(self) -> str:
-        """The text of the statement without calls.
+        """Returns the text of the statement without calls.
 
         Raises:
             HostError: the host does not have what would have to be written.
@@ -178,7 +178,7 @@ class Statement:
         return self._before + text + self._after
 
     def read(self) -> tuple[str, list[Call]]:
-        """The statement as DataFusion's, and its outer calls by their numbers."""
+        """Returns the statement as DataFusion's, and its outer calls by their numbers."""
         for node, name in foreign.found(self.tree):
             around = node.find_ancestor(exp.Anonymous, exp.Query)
             while isinstance(around, exp.Anonymous) and not _is_operator(around):
@@ -216,7 +216,7 @@ class Statement:
         return self._asked, calls
 
     def derivatives(self, calls: list[Call]) -> dict[int, exp.Expr] | None:
-        """What takes the place of the calls; nothing if the query has to be written anew."""
+        """Returns the texts that replace the calls; None if the query has to be rewritten as a whole."""
         edits = library.edits(self._known.catalog, self._asked, self._rules)
         self._named = [(start, text) for start, end, text in edits if start == end]
         if _anew(edits) is not None:
@@ -264,7 +264,7 @@ class Statement:
         return edited(self._query, edits)
 
     def _written_anew(self, calls: list[Call]) -> str:
-        """The query from DataFusion's plan of it, in which the host's expressions keep their words."""
+        """Returns the query from DataFusion's plan of it, in which the host's expressions keep their words."""
         if self._has_parameters:
             raise HostError(f"this statement is written anew, and has a parameter, {_NO_PARAMETER}")
         tree = self.tree.copy()
@@ -287,7 +287,7 @@ class Statement:
         return columns.typed(tree)
 
     def _without(self, calls: list[Call]) -> str:
-        """The query with a number in the place of each call."""
+        """Returns the query with a number in the place of each call."""
         edits = []
         for call in calls:
             name, opening, end = (
@@ -318,7 +318,7 @@ class Statement:
             raise HostError(msg)
 
     def _shown(self, name: str) -> str:
-        """A column's name as far as it matters."""
+        """Returns a column's name as far as it matters."""
         longest = self._host.longest_name
         is_cut = longest is not None and len(name.encode()) > longest - 4
         is_named = self._host.names_freely and not self._is_insert and not is_cut
@@ -326,12 +326,12 @@ class Statement:
 
 
 def _kind(data_type: pa.DataType) -> pa.DataType:
-    """A type as far as DataFusion's reading of a column tells it."""
+    """Returns a type as far as DataFusion's reading of a column tells it."""
     return pa.int64() if pa.types.is_integer(data_type) else data_type
 
 
 def _anew(edits: list[tuple[int, int, str]]) -> str | None:
-    """The query that is written anew, if that is what is to be done."""
+    """Returns the query that is written anew, if that is what is to be done."""
     return next((text for start, _, text in edits if start == 0), None)
 
 
@@ -347,13 +347,13 @@ def _is_operator(node: exp.Anonymous) -> bool:
 
 
 def _variables(call: exp.Anonymous) -> list[exp.Column]:
-    """The columns by which a call differentiates."""
+    """Returns the columns by which a call differentiates."""
     arguments = call.expressions[1:2] if call.name.lower() in ("grad", "vjp") else call.expressions[1::2]
     return [argument for argument in arguments if isinstance(argument, exp.Column)]
 
 
 def _is_inner(node: exp.Anonymous) -> bool:
-    """Whether a call is part of what another one differentiates."""
+    """Returns whether a call is part of what another one differentiates."""
     around = node.find_ancestor(exp.Anonymous)
     while around is not None:
         if around.name.lower() in OPERATORS and around.name.lower() != STOP:
@@ -367,7 +367,7 @@ _CHANGES = (TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
 
 
 def _query(tokens: list[Token]) -> tuple[int, int]:
-    """The tokens of the query that a statement is or has; all of one that has none."""
+    """Returns the tokens of the query that a statement is or has; all of one that has none."""
     kinds = [token.token_type for token in tokens]
     if kinds[0] in _QUERIES or kinds[0] in _CHANGES:
         return 0, len(tokens)
@@ -381,6 +381,6 @@ def _query(tokens: list[Token]) -> tuple[int, int]:
 
 
 def _ends_query(tokens: list[Token], at: int) -> bool:
-    """Whether what is said of an INSERT starts behind its query."""
+    """Returns whether what is said of an INSERT starts behind its query."""
     is_conflict = tokens[at].text.upper() == "ON" and [t.text.upper() for t in tokens[at + 1 : at + 2]] == ["CONFLICT"]
     return tokens[at].token_type is TokenType.RETURNING or is_conflict

@@ -26,7 +26,7 @@ from xql_ffi._text.library import UnknownFunctionError
 
 
 def known(tables: Any, host: Host) -> Known:
-    """What is known of the tables of a session, or of a mapping of names to schemas.
+    """Collects what is known of the tables of a session, or of a mapping of names to schemas.
 
     Raises:
         TypeError: it is neither, or a table is given by something else than its schema or the query of a view.
@@ -49,7 +49,7 @@ def known(tables: Any, host: Host) -> Known:
 
 
 def _nothing(host: Host) -> Known:
-    """What is known of no table."""
+    """Returns what is known without tables."""
     made = library.catalog()
     library.add_special(made, host.same_names & SIGNATURES.keys())
     if host.rereads:
@@ -110,7 +110,7 @@ def _known(relations: Iterable[Relation], source: Host, asked: Known) -> Known:
 
 
 def _known_field(field: pa.Field, host: Host) -> pa.Field:
-    """A column by its name as the host compares it, of a type that the host has."""
+    """Returns a column by its name as the host compares it, of a type that the host has."""
     is_single = not host.has_single and pa.types.is_float32(field.type)
     return pa.field(host.key(field.name), pa.float64() if is_single else field.type, field.nullable)
 
@@ -128,7 +128,7 @@ def _given(tables: Mapping[Any, Any], host: Host) -> Iterator[Relation]:
 
 
 def _of_session(session: Any) -> Iterator[Relation]:
-    """The relations of a session of datafusion."""
+    """Yields the relations of a session of datafusion."""
     for path, table in catalog.relations(session):
         if isinstance(table, pa.Schema):
             yield Relation(path, columns=table)
@@ -139,7 +139,7 @@ def _of_session(session: Any) -> Iterator[Relation]:
 
 
 def _of_duckdb(connection: Any, macros: Sequence[Macro]) -> Iterator[Relation]:
-    """The relations of a DuckDB connection."""
+    """Yields the relations of a DuckDB connection."""
     ((catalog, schema),) = connection.sql("SELECT current_database(), current_schema()").fetchall()
     here = {catalog: DUCKDB.catalog, "temp": DUCKDB.catalog}
     columns = "database_name, schema_name, table_name, column_name"
@@ -165,14 +165,14 @@ def _of_duckdb(connection: Any, macros: Sequence[Macro]) -> Iterator[Relation]:
 
 
 def _databases(connection: Any) -> frozenset[str]:
-    """The attached databases, as far as their names alone tell them from schemas of the current one."""
+    """Returns the attached databases, as far as their names alone tell them from schemas of the current one."""
     others = "SELECT lower(database_name) FROM duckdb_databases() WHERE NOT internal"
     schemas = "SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_database()"
     return frozenset(name for (name,) in connection.sql(f"{others} EXCEPT {schemas}").fetchall())
 
 
 def _macros(connection: Any) -> list[Macro]:
-    """The table macros of a database."""
+    """Returns the table macros of a database."""
     columns = "lower(schema_name), lower(function_name), parameters, macro_definition"
     query = f"SELECT {columns} FROM duckdb_functions() WHERE function_type = 'table_macro' AND NOT internal"
     found = connection.sql(query).fetchall()
@@ -205,7 +205,7 @@ _NO_TABLE = (
 
 
 def _reads_files(query: str, macros: Sequence[Macro]) -> bool:
-    """Whether a view reads what a function gives, as read_parquet."""
+    """Returns whether a view reads what a function gives, as read_parquet."""
     try:
         tree = DUCKDB.parsed(query)
     except HostError:
@@ -216,7 +216,7 @@ def _reads_files(query: str, macros: Sequence[Macro]) -> bool:
 
 
 def _is_all(query: str) -> bool:
-    """Whether a view has the columns as they are."""
+    """Returns whether a view has the columns as they are."""
     try:
         tree = DUCKDB.parsed(query)
     except HostError:

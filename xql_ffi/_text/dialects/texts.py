@@ -16,13 +16,13 @@ from xql_ffi._text.dialects.tables import answer, known
 
 
 def expand(sql: str, tables: Any, dialect: str, rules: Sequence[Any]) -> str:
-    """The statements of a text without calls."""
+    """Returns the statements of a text without calls."""
     host = host_of(dialect)
     return _asked(tables, host, lambda found: statements.expand(sql, host, found, rules))
 
 
 def differentiate(expression: str, wrt: str, table: str, tables: Any, dialect: str, rules: Sequence[Any]) -> str:
-    """The derivative of an expression by a column of a table."""
+    """Returns the derivative of an expression by a column of a table."""
     host = host_of(dialect)
     return _asked(tables, host, lambda found: statements.differentiate(expression, wrt, table, host, found, rules))
 

@@ -41,7 +41,7 @@ STORED = " stored"
 
 
 def over_stored(relation: Relation, columns: pa.Schema, source: Host) -> Relation:
-    """A table with columns that are computed of others, as a view of those that are stored."""
+    """Returns a table with columns that are computed of others, as a view of those that are stored."""
     generated = {source.key(name): source.parsed(text) for name, text in relation.generated.items()}
 
     def computed(node: exp.Expr) -> exp.Expr:
@@ -60,7 +60,7 @@ def over_stored(relation: Relation, columns: pa.Schema, source: Host) -> Relatio
 
 
 def definition(relation: Relation, source: Host, known: Known) -> str:
-    """The query of a view in the SQL of a host as DataFusion's."""
+    """Returns the query of a view in the SQL of a host as DataFusion's."""
     query = relation.query or ""
     if source is DATAFUSION:
         return query

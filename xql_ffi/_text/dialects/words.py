@@ -37,7 +37,7 @@ class Words:
         self._words: list[list[str]] = []
 
     def number(self, pieces: list[str]) -> int:
-        """The number of words, which is the same where only the layout differs."""
+        """Returns the number of words, which is the same where only the layout differs."""
         key = tuple(self._tokens(piece) for piece in pieces)
         if key not in self._numbers:
             self._numbers[key] = len(self._words)
@@ -45,7 +45,7 @@ class Words:
         return self._numbers[key]
 
     def written(self, call: exp.Anonymous) -> exp.Expr:
-        """The expression that a call of DataFusion's text stands for."""
+        """Returns the expression that a call of DataFusion's text stands for."""
         pieces = self._words[int(call.name.removeprefix(_MARK))]
         return Worded(this=Worded.BETWEEN.join(pieces), expressions=[closed(part) for part in call.expressions])
 
@@ -56,7 +56,7 @@ class Words:
 
 
 def has_words(call: exp.Anonymous) -> bool:
-    """Whether a call of DataFusion's text stands for words."""
+    """Returns whether a call of DataFusion's text stands for words."""
     return call.name.startswith(_MARK)
 
 
@@ -109,7 +109,7 @@ class _Keeper:
         return isinstance(node, (exp.Condition, exp.Interval)) and not is_connecting and not self._is_part(node)
 
     def _is_part(self, node: exp.Expr) -> bool:
-        """Whether the planner has to see what an expression is."""
+        """Returns whether the planner has to see what an expression is."""
         if isinstance(node, exp.Anonymous):
             if isinstance(node.parent, _CALLING) and node.arg_key == "this":
                 return True
@@ -127,7 +127,7 @@ class _Keeper:
         return isinstance(node, _PARTS)
 
     def _kept(self, node: exp.Expr) -> exp.Expr:
-        """What stands for an expression that keeps its words."""
+        """Returns the call that replaces an expression which keeps its words."""
         for call in node.find_all(exp.Anonymous):
             if call.name.lower() in self._host.of_words:
                 msg = (
@@ -145,7 +145,7 @@ class _Keeper:
         return call
 
     def _pieces(self, node: exp.Expr, keys: Keys) -> list[str]:
-        """The words of an expression: what stands between its parts."""
+        """Returns the words of an expression: what stands between its parts."""
         start, end = self._span(node)
         pieces = []
         for first, last in map(self._span, self._parts(node, keys)):
@@ -154,7 +154,7 @@ class _Keeper:
         return [*pieces, self._text[start:end]]
 
     def _parts(self, node: exp.Expr, keys: Keys) -> list[exp.Expr]:
-        """The parts of an expression, in the order in which they are written."""
+        """Returns the parts of an expression, in the order in which they are written."""
         return sorted(self._parts_in(node, _variables(node), keys), key=self._span)
 
     def _parts_in(self, node: exp.Expr, variables: Collection[str], keys: Keys) -> Iterator[exp.Expr]:
@@ -209,7 +209,7 @@ _CALLING = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.Respec
 
 
 def _is_plain(node: exp.Expr) -> bool:
-    """Whether a value is the same in all hosts, or a number stands for a column."""
+    """Returns whether a value is the same in all hosts, or a number stands for a column."""
     is_ordinal = isinstance(node, exp.Literal) and isinstance(node.parent, (exp.Group, exp.Ordered))
     return is_ordinal or isinstance(node, (exp.Column, exp.Null, exp.Boolean, exp.Placeholder, exp.Parameter))
 
@@ -225,7 +225,7 @@ def _is_operator(node: exp.Expr) -> bool:
 
 
 def _queries(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The outermost queries in an expression."""
+    """Yields the outermost queries in an expression."""
     for inside in node.iter_expressions():
         if isinstance(inside, exp.Query):
             yield inside
@@ -234,12 +234,12 @@ def _queries(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _variables(node: exp.Expr) -> frozenset[str]:
-    """The names of what functions in an expression are given, as in ``list_transform(l, x -> x + 1)``."""
+    """Returns the names of what functions in an expression are given, as in ``list_transform(l, x -> x + 1)``."""
     return frozenset(name.name for function in node.find_all(exp.Lambda) for name in function.expressions)
 
 
 def _keys(node: exp.Expr) -> Keys:
-    """What the rows are grouped by around an expression, as far as that is computed."""
+    """Returns the computed keys by which the rows around an expression are grouped."""
     select = node.find_ancestor(exp.Select)
     group = select.args.get("group") if select is not None else None
     if select is None or group is None:
@@ -261,7 +261,7 @@ def _keys(node: exp.Expr) -> Keys:
 
 
 def _shape(node: exp.Expr) -> str:
-    """An expression as far as the planner tells it from others."""
+    """Returns an expression as far as the planner tells it from others."""
 
     def plain(inside: exp.Expr) -> exp.Expr:
         if isinstance(inside, exp.Anonymous) and has_words(inside):
@@ -272,7 +272,7 @@ def _shape(node: exp.Expr) -> str:
 
 
 def _listed(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The keys of a grouping and of its sets."""
+    """Yields the keys of a grouping and of its sets."""
     for inside in node.iter_expressions():
         if isinstance(inside, (exp.GroupingSets, exp.Rollup, exp.Cube, exp.Tuple, exp.Paren)):
             yield from _listed(inside)

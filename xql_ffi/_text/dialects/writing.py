@@ -1,4 +1,4 @@
-"""What DataFusion's text is in a host."""
+"""Translates DataFusion's text to the SQL of a host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xql_ffi._text.dialects.words import Words, has_words
 def host_tree(
     text: str, names: Names, words: Words, columns: Mapping[tuple[str, ...], exp.Column] | None = None
 ) -> exp.Expr:
-    """The tree of DataFusion's text, a query or an expression, as one of a host.
+    """Returns the tree of DataFusion's text, a query or an expression, as one of a host.
 
     Args:
         text: what the native library has written.
@@ -216,7 +216,7 @@ def _call(node: exp.Anonymous, host: Host) -> exp.Expr:
 
 
 def _certain(node: exp.Case) -> exp.Expr | None:
-    """What a condition gives that always holds, by which DataFusion is told that a column may be NULL or is read."""
+    """Returns the value behind a condition that always holds, which keeps a column nullable or read in DataFusion."""
     branches = node.args["ifs"]
     if node.this is not None or len(branches) != 1:
         return None
@@ -226,7 +226,7 @@ def _certain(node: exp.Case) -> exp.Expr | None:
 
 
 def _uncut(node: exp.Add) -> exp.Expr | None:
-    """The place of a quantile, of which DataFusion alone cuts what is beyond the sixth digit."""
+    """Returns the place of a quantile, of which DataFusion alone cuts what is beyond the sixth digit."""
     whole = node.this.unnest()
     if not isinstance(whole, exp.Anonymous) or whole.name != "floor":
         return None
@@ -290,7 +290,7 @@ def _literals(root: exp.Expr, host: Host) -> None:
 
 
 def _bare(cast: exp.Cast) -> exp.Expr | None:
-    """A number as it is written without its type, if that is the decimal that the host takes it for."""
+    """Returns a number as it is written without its type, if that is the decimal that the host takes it for."""
     scale = cast.to.expressions[-1].name if cast.to.expressions else ""
     if not isinstance(cast.this, exp.Literal) or cast.this.is_string or not scale.isdigit():
         return None
@@ -300,7 +300,7 @@ def _bare(cast: exp.Cast) -> exp.Expr | None:
 
 
 def _is_beside_float(node: exp.Expr) -> bool:
-    """Whether an operand beside a literal makes the host take it for a float."""
+    """Returns whether an operand beside a literal makes the host take it for a float."""
     parent = node.parent
     if isinstance(parent, (exp.Paren, exp.Neg)):
         return _is_beside_float(parent)
@@ -310,7 +310,7 @@ def _is_beside_float(node: exp.Expr) -> bool:
 
 
 def is_float(node: exp.Expr) -> bool:
-    """Whether an expression is a float in a host, if it is one in DataFusion."""
+    """Returns whether an expression is a float in a host, if it is one in DataFusion."""
     if isinstance(node, (exp.Paren, exp.Neg)):
         return is_float(node.this)
     if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
