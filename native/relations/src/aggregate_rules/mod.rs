@@ -15,7 +15,7 @@ use datafusion_expr::{Expr, ExprSchemable, Operator, ScalarUDF, WindowFunctionDe
 use std::sync::Arc;
 
 use crate::tangents::dual::{pair, tangent_in};
-use crate::tangents::linearize::{Function, inline_shared_relations, linearize};
+use crate::tangents::linearize::{Function, linearize, tangent_to_expr};
 use crate::tangents::tangent::{Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
@@ -214,7 +214,7 @@ impl Over<'_> {
         };
         let tangent = match linearize(argument, self.columns, self.tangents, self.jvp)? {
             Linearized::Known(Tangent::Zero) => None,
-            tangent => Some(double(inline_shared_relations(&tangent, argument, self.columns, &DataType::Float64)?)?),
+            tangent => Some(double(tangent_to_expr(&tangent, argument, self.columns, &DataType::Float64)?)?),
         };
         Ok(Input { value: double(argument.clone())?, tangent })
     }

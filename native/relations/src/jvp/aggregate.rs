@@ -14,7 +14,7 @@ use super::hoist_volatile::VolatileColumns;
 use super::propagate::{Carried, NodeRequest, Propagation};
 use super::window::functions::with_windows_over_columns;
 use crate::aggregate_rules::{Over, arguments};
-use crate::tangents::linearize::{Function, inline_shared_relations, null_with_column, of_type};
+use crate::tangents::linearize::{Function, null_with_column, of_type, tangent_to_expr};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
@@ -136,7 +136,7 @@ impl Groups<'_> {
         };
         let inactive = function.inactive(input.schema(), below, self.carried.schema())?;
         let data_type = direction.tangent_type(schema.field(index).data_type());
-        let tangent = inline_shared_relations(&tangent, primal, input.schema(), &data_type)?;
+        let tangent = tangent_to_expr(&tangent, primal, input.schema(), &data_type)?;
         let tangent = tangent.cast_to(&data_type, self.carried.schema())?;
         let key = Expr::Column(Column::from(schema.qualified_field(index)));
         let rolled_up = matches!(group_expr.as_slice(), [Expr::GroupingSet(_)]).then_some(key);

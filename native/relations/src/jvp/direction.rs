@@ -10,7 +10,7 @@ use xql_autodiff::vocabulary::types::{result_type, value_type};
 
 use super::shared_tangents::Cell;
 use crate::aggregate_rules::Guarded;
-use crate::tangents::linearize::{inline_shared_relations, linearize, reads};
+use crate::tangents::linearize::{linearize, reads, tangent_to_expr};
 use crate::tangents::tangent::{Carried, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::decorrelated::subqueries_read;
 use crate::vocabulary::identity::{Place, Relation};
@@ -107,7 +107,7 @@ impl Direction {
     /// Returns a tangent as an expression of the type that tangents of such a column have, NULL where the column is.
     pub fn column(&self, tangent: &Linearized, primal: &Expr, schema: &DFSchema, carried: &DFSchema) -> Result<Expr> {
         let data_type = self.tangent_type(&primal.get_type(schema)?);
-        inline_shared_relations(tangent, primal, schema, &data_type)?.cast_to(&data_type, carried)
+        tangent_to_expr(tangent, primal, schema, &data_type)?.cast_to(&data_type, carried)
     }
 
     /// Returns the column that computes a tangent, added unless there is one already.

@@ -115,7 +115,7 @@ impl Function {
             }
         }
         let part = |part: &Expr| -> Result<Expr> {
-            inline_shared_relations(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
+            tangent_to_expr(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
         };
         let mut arguments = vec![];
         for (index, column) in &self.reads {
@@ -218,12 +218,7 @@ pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
 }
 
 /// Returns the tangent of an expression as an expression, NULL where `primal` is.
-pub fn inline_shared_relations(
-    tangent: &Linearized,
-    primal: &Expr,
-    schema: &DFSchema,
-    data_type: &DataType,
-) -> Result<Expr> {
+pub fn tangent_to_expr(tangent: &Linearized, primal: &Expr, schema: &DFSchema, data_type: &DataType) -> Result<Expr> {
     let constant = |value: f64| -> Result<Expr> {
         let value = lit(value).cast_to(data_type, schema)?;
         if field_of(primal, schema)?.is_nullable() {
