@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::types::{result_type, value_type};
 use super::shared_tangents::Cell;
 use crate::aggregate_rules::Guarded;
 use crate::tangents::linearize::{linearize, reads, tangent_to_expr};
-use crate::tangents::tangent::{Carried, Inactive, Linearized, Tangent, Tangents};
+use crate::tangents::tangent::{Inactive, Linearized, Tangent, TangentColumn, Tangents};
 use crate::vocabulary::decorrelated::subqueries_read;
 use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::names::Names;
@@ -131,7 +131,7 @@ impl Direction {
             let column = names.column(number, computed, |names| names.part("inactive"));
             told = Some(Inactive { column, data_type });
         }
-        Ok(Tangent::Column(Carried { column, inactive: told }))
+        Ok(Tangent::Column(TangentColumn { column, inactive: told }))
     }
 
     /// Returns the type of the tangent of a column of this type.

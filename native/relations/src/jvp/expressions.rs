@@ -88,7 +88,7 @@ impl Expressions {
                             let column = self.computed(number, &truth, &mut known, || names.part("inactive"));
                             told = Some(Inactive { column, data_type: field.data_type().clone() });
                         }
-                        Tangent::Column(tangent::Carried { column, inactive: told })
+                        Tangent::Column(tangent::TangentColumn { column, inactive: told })
                     }
                 };
                 tangents.set(*index, tangent);

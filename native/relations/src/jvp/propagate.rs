@@ -163,7 +163,7 @@ impl Further {
     pub fn carried(&self, relation: Option<TableReference>, data_type: DataType) -> Tangent {
         let column = |name: &String| Column::new(relation.clone(), name);
         let inactive = self.inactive.as_ref().map(|name| Inactive { column: column(name), data_type });
-        Tangent::Column(tangent::Carried { column: column(&self.tangent), inactive })
+        Tangent::Column(tangent::TangentColumn { column: column(&self.tangent), inactive })
     }
 }
 

@@ -63,7 +63,7 @@ pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest])
                     data_type: carrier.directions[direction].tangent_type(field.data_type()),
                 });
                 let column = Column::new_unqualified(name.clone());
-                tangents.set(*index, Tangent::Column(tangent::Carried { column, inactive: told }));
+                tangents.set(*index, Tangent::Column(tangent::TangentColumn { column, inactive: told }));
                 added.push(Added { direction, index: *index, name, inactive });
             }
         }

@@ -16,12 +16,12 @@ pub enum Tangent {
     /// The column is the variable.
     One,
     /// What this column says.
-    Column(Carried),
+    Column(TangentColumn),
 }
 
 /// The column that has a tangent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried {
+pub struct TangentColumn {
     /// The column.
     pub column: Column,
     /// Where it is 0 because branches are taken that do not vary, if there may be such rows. In these it contributes nothing, whatever
@@ -65,11 +65,11 @@ impl Tangent {
 
 impl From<Column> for Tangent {
     fn from(column: Column) -> Self {
-        Self::Column(Carried { column, inactive: None })
+        Self::Column(TangentColumn { column, inactive: None })
     }
 }
 
-impl Carried {
+impl TangentColumn {
     /// Returns the condition under which it is 0 by the branches that are taken.
     ///
     /// A rule of the user's may have it that another branch varies.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::variables::Numbered;
 use crate::plan::pull_up_column::lifted;
 use crate::shared_relation::each_row_once;
-use crate::tangents::tangent::{Carried, Inactive, Tangent};
+use crate::tangents::tangent::{Inactive, Tangent, TangentColumn};
 use crate::vjp::{Reference, RowCotangents, Segment, Sweeping, joined};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns, with_columns};
@@ -39,7 +39,7 @@ pub struct Swept {
     /// The options of the sweep. If zeros are kept, derivatives have a column that tells where they are inactive.
     pub sweeping: Sweeping,
     /// The derivatives by the variables whose rows have such numbers, once joined to the input.
-    derivatives: Vec<(Column, Vec<Carried>)>,
+    derivatives: Vec<(Column, Vec<TangentColumn>)>,
     /// Whether derivatives have been joined to the input by the numbers of rows.
     pub is_looked_up: bool,
 }
@@ -90,7 +90,7 @@ impl Swept {
         value: &Column,
         (input, joins): (&mut LogicalPlan, &Joins),
         names: &mut Names,
-    ) -> Result<Option<Carried>> {
+    ) -> Result<Option<TangentColumn>> {
         let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
         let Reference { number, groups } = variable.cell.as_ref();
         if !self.derivatives.iter().any(|(cell, _)| cell == number) {
@@ -279,7 +279,7 @@ pub fn carried(
     name: String,
     nothing: Option<Expr>,
     names: &mut Names,
-) -> Result<(Vec<Expr>, Carried)> {
+) -> Result<(Vec<Expr>, TangentColumn)> {
     let mut exprs = vec![derivative.alias(name.clone())];
     let mut inactive = None;
     if let Some(nothing) = nothing {
@@ -287,11 +287,11 @@ pub fn carried(
         exprs.push(Inactive::number(nothing)?.alias(name.clone()));
         inactive = Some(Inactive { column: Column::new_unqualified(name), data_type: DataType::Float64 });
     }
-    Ok((exprs, Carried { column: Column::new_unqualified(name), inactive }))
+    Ok((exprs, TangentColumn { column: Column::new_unqualified(name), inactive }))
 }
 
 /// Records a derivative of a value by one of the origins of the variable.
-pub fn add_part(parts: &mut Vec<(Column, Vec<Carried>)>, value: &Column, derivative: Option<Carried>) {
+pub fn add_part(parts: &mut Vec<(Column, Vec<TangentColumn>)>, value: &Column, derivative: Option<TangentColumn>) {
     match parts.iter_mut().find(|(known, _)| known == value) {
         Some((_, known)) => known.extend(derivative),
         None => parts.push((value.clone(), derivative.into_iter().collect())),
@@ -300,7 +300,7 @@ pub fn add_part(parts: &mut Vec<(Column, Vec<Carried>)>, value: &Column, derivat
 
 /// Returns the derivatives of values. Each is the sum of the derivatives by all origins of the variable.
 pub fn totals(
-    parts: Vec<(Column, Vec<Carried>)>,
+    parts: Vec<(Column, Vec<TangentColumn>)>,
     variable: &Column,
     input: &mut LogicalPlan,
     names: &mut Names,
@@ -311,7 +311,7 @@ pub fn totals(
             tangents.push((value, Tangent::Column(part.clone())));
             continue;
         }
-        let nothing: Option<Vec<_>> = parts.iter().map(Carried::condition).collect();
+        let nothing: Option<Vec<_>> = parts.iter().map(TangentColumn::condition).collect();
         let nothing = nothing.and_then(|parts| parts.into_iter().reduce(Expr::and));
         let parts = parts.into_iter().map(|part| Expr::Column(part.column));
         let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
