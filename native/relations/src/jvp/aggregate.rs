@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::columns::is_volatile;
 use super::direction::Direction;
 use super::equal_tangents::{EqualTangents, InRows};
 use super::hoist_volatile::VolatileColumns;
-use super::propagate::{Carried, NodeRequest, Propagation};
+use super::propagate::{NodeRequest, Propagation, WithTangents};
 use super::window::functions::with_windows_over_columns;
 use crate::aggregate_rules::{Over, arguments};
 use crate::tangents::linearize::{Function, null_with_column, of_type, tangent_to_expr};
@@ -35,7 +35,7 @@ use crate::vocabulary::nodes::computed;
 ///   Aggregate: groupBy=[[w]], aggr=[[avg(w * x) AS m, avg(jvp(w * x, w, 1)) AS ∂avg]]
 ///     TableScan: t
 /// ```
-pub fn aggregate(carrier: &mut Propagation, aggregate: Aggregate, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn aggregate(carrier: &mut Propagation, aggregate: Aggregate, requests: &[NodeRequest]) -> Result<WithTangents> {
     let aggregate = drawn_before(aggregate, carrier.names)?;
     let aggregate = computed_before(aggregate, requests, carrier.names)?;
     let known = computed(&aggregate)?;
@@ -45,7 +45,7 @@ pub fn aggregate(carrier: &mut Propagation, aggregate: Aggregate, requests: &[No
         Ok(request.of_input(0, needs).by_value())
     });
     let asked = asked.collect::<Result<_>>()?;
-    let Carried { plan, tangents } = carrier.carry(aggregate.input.as_ref().clone(), asked)?;
+    let WithTangents { plan, tangents } = carrier.carry(aggregate.input.as_ref().clone(), asked)?;
 
     let (agreements, ranks, exprs) = (EqualTangents::default(), vec![], vec![]);
     let mut groups = Groups { aggregate: &aggregate, carried: &plan, agreements, ranks, exprs };
@@ -57,13 +57,13 @@ pub fn aggregate(carrier: &mut Propagation, aggregate: Aggregate, requests: &[No
     }
     let Groups { agreements, ranks, mut exprs, .. } = groups;
     if !all.iter().flat_map(Tangents::iter).any(|(_, tangent)| matches!(tangent, Tangent::Column(_))) {
-        return Ok(Carried { plan: LogicalPlan::Aggregate(aggregate), tangents: all });
+        return Ok(WithTangents { plan: LogicalPlan::Aggregate(aggregate), tangents: all });
     }
     exprs.extend(agreements.exprs);
     let plan = with_windows_over_columns(plan, ranks, carrier.names)?;
     let grouped = Aggregate::try_new(Arc::new(plan), aggregate.group_expr, agreements.aggregates)?;
     let plan = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(grouped)))?;
-    Ok(Carried { plan: LogicalPlan::Projection(plan), tangents: all })
+    Ok(WithTangents { plan: LogicalPlan::Projection(plan), tangents: all })
 }
 
 /// Groups that are getting tangents.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::equal_tangents::{EqualTangents, InRows};
 use super::expressions::Expressions;
 use super::hoist_volatile::VolatileColumns;
-use super::propagate::{Carried, NodeRequest, Propagation};
+use super::propagate::{NodeRequest, Propagation, WithTangents};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::columns;
 
 /// Propagates tangents through DISTINCT.
-pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[NodeRequest]) -> Result<WithTangents> {
     match distinct {
         Distinct::All(input) => all(carrier, input, requests),
         Distinct::On(on) => first_of_each(carrier, on, requests),
@@ -34,7 +34,7 @@ pub fn distinct(carrier: &mut Propagation, distinct: Distinct, requests: &[NodeR
 ///   Aggregate: groupBy=[[w, q]], aggr=[[min(∂q/∂w) AS ∂q low, max(∂q/∂w) AS ∂q high]]
 ///     Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
 /// ```
-fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[NodeRequest]) -> Result<Carried> {
+fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[NodeRequest]) -> Result<WithTangents> {
     let asked = requests.iter().map(|request| request.passed_on().by_value()).collect();
     let carried = carrier.carry(input.as_ref().clone(), asked)?;
     let mut agreements = EqualTangents::default();
@@ -58,13 +58,13 @@ fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[NodeReque
         agreed.push(of_rows);
     }
     if agreements.exprs.is_empty() {
-        return Ok(Carried { plan: LogicalPlan::Distinct(Distinct::All(input)), tangents: agreed });
+        return Ok(WithTangents { plan: LogicalPlan::Distinct(Distinct::All(input)), tangents: agreed });
     }
     let keys = columns(input.schema());
     let aggregate = Aggregate::try_new(Arc::new(carried.plan), keys.clone(), agreements.aggregates)?;
     let exprs = keys.into_iter().chain(agreements.exprs).collect();
     let plan = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(aggregate)))?;
-    Ok(Carried { plan: LogicalPlan::Projection(plan), tangents: agreed })
+    Ok(WithTangents { plan: LogicalPlan::Projection(plan), tangents: agreed })
 }
 
 /// Propagates tangents through DISTINCT ON: the rows that it keeps also keep their tangents.
@@ -78,7 +78,7 @@ fn all(carrier: &mut Propagation, input: Arc<LogicalPlan>, requests: &[NodeReque
 /// ```text
 /// DistinctOn: on_expr=[[d.g]], select_expr=[[p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w]]
 /// ```
-fn first_of_each(carrier: &mut Propagation, on: DistinctOn, requests: &[NodeRequest]) -> Result<Carried> {
+fn first_of_each(carrier: &mut Propagation, on: DistinctOn, requests: &[NodeRequest]) -> Result<WithTangents> {
     let DistinctOn { on_expr, select_expr, sort_expr, input, .. } = on;
     // DataFusion evaluates the order for each selected column, so its volatile parts are computed below.
     let mut draws = VolatileColumns::new(carrier.names);
@@ -90,5 +90,5 @@ fn first_of_each(carrier: &mut Propagation, on: DistinctOn, requests: &[NodeRequ
     let carried = carrier.carry(Arc::unwrap_or_clone(input), asked)?;
     let tangents = expressions.add_tangents(&carrier.directions, requests, &carried, carrier.names)?;
     let on = DistinctOn::try_new(on_expr, expressions.exprs, sort_expr, Arc::new(carried.plan))?;
-    Ok(Carried { plan: LogicalPlan::Distinct(Distinct::On(on)), tangents })
+    Ok(WithTangents { plan: LogicalPlan::Distinct(Distinct::On(on)), tangents })
 }

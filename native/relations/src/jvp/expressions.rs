@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::direction::Direction;
-use super::propagate::{Carried, NodeRequest, TangentRequest};
+use super::propagate::{NodeRequest, TangentRequest, WithTangents};
 use crate::tangents::linearize::Function;
 use crate::tangents::tangent::{self, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::names::Names;
@@ -56,7 +56,7 @@ impl Expressions {
         &mut self,
         directions: &[Direction],
         requests: &[NodeRequest],
-        carried: &Carried,
+        carried: &WithTangents,
         names: &mut Names,
     ) -> Result<Vec<Tangents>> {
         let mut known = names.given_to(&self.exprs);

@@ -4,13 +4,13 @@
 use datafusion_common::Result;
 use datafusion_expr::LogicalPlan;
 
-use super::propagate::{Carried, NodeRequest, Propagation};
+use super::propagate::{NodeRequest, Propagation, WithTangents};
 
 /// Propagates tangents through a filter, a sort or a limit. The rows that pass keep their tangents, and the condition
 /// counts as constant.
-pub fn same_columns(carrier: &mut Propagation, plan: &LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn same_columns(carrier: &mut Propagation, plan: &LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
     let asked = requests.iter().map(NodeRequest::passed_on).collect();
     let carried = carrier.carry(plan.inputs()[0].clone(), asked)?;
     let plan = plan.with_new_exprs(plan.expressions(), vec![carried.plan])?;
-    Ok(Carried { plan, tangents: carried.tangents })
+    Ok(WithTangents { plan, tangents: carried.tangents })
 }

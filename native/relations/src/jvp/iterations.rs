@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{Carried, NodeRequest, Perturb, Propagation, TangentRequest};
+use super::propagate::{NodeRequest, Perturb, Propagation, TangentRequest, WithTangents};
 use super::shared_tangents::Cell;
 use crate::shared_relation::Iterations;
 use crate::tangents::tangent::{Linearized, Tangents};
@@ -24,7 +24,7 @@ use crate::vocabulary::names::columns;
 ///   Projection: k, val, ∂row            ->     Projection: k, val, ∂val/∂e, ∂row
 ///     TableScan: ∂before [k, val]                TableScan: ∂before [k, val, ∂val/∂e]
 /// ```
-pub fn iterations(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn iterations(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
     let active: Vec<_> = (0..requests.len()).filter(|number| requests[*number].is_active()).collect();
     let [direction] = active[..] else { return carrier.carry_one_by_one(plan, requests) };
     let Some(iterations) = Iterations::of(&plan) else { return internal_err!("a node of iterations is none") };
@@ -43,7 +43,7 @@ pub fn iterations(carrier: &mut Propagation, plan: LogicalPlan, requests: &[Node
         _ => return internal_err!("the iterations of {} have lost an input", iterations.query()),
     };
     all[direction] = tangents;
-    Ok(Carried { plan, tangents: all })
+    Ok(WithTangents { plan, tangents: all })
 }
 
 /// Returns a request for the tangents of these columns, by a variable that moves wherever it is read.

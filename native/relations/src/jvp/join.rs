@@ -4,7 +4,7 @@ use datafusion_common::{JoinType, Result, plan_err};
 use datafusion_expr::{Join, LogicalPlan, SubqueryAlias};
 
 use super::direction::{Direction, Variable};
-use super::propagate::{Carried, NodeRequest, Perturb, Propagation, TangentRequest};
+use super::propagate::{NodeRequest, Perturb, Propagation, TangentRequest, WithTangents};
 use crate::vocabulary::decorrelated::decorrelated;
 
 /// Propagates tangents through a join. A tangent passes the join like its column, and is NULL in rows that an outer
@@ -23,7 +23,7 @@ use crate::vocabulary::decorrelated::decorrelated;
 ///   Projection: d.id, p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
 ///   TableScan: n
 /// ```
-pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> Result<WithTangents> {
     let width = join.left.schema().fields().len();
     // Semi and anti joins have the columns of one side only.
     let shift = match join.join_type {
@@ -56,7 +56,7 @@ pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> 
         }
     }
     let plan = plan.with_new_exprs(plan.expressions(), vec![left.plan, right.plan])?;
-    Ok(Carried { plan, tangents })
+    Ok(WithTangents { plan, tangents })
 }
 
 /// Refuses a decorrelated subquery that varies with the variable of the left side. The right side of a join that the

@@ -35,8 +35,8 @@ use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{non_query_nodes, shown};
 pub use direction::{Direction, Variable};
 pub use hoist_volatile::VolatileColumns;
-pub use propagate::{Carried, Perturb, TangentRequest};
 use propagate::{NodeRequest, Propagation};
+pub use propagate::{Perturb, TangentRequest, WithTangents};
 pub use row_local::is_plain;
 pub use shared_tangents::{Cell, SharedTangents};
 pub use swept_query::SweptQuery;
@@ -49,12 +49,12 @@ pub fn carried(
     directions: Vec<Direction>,
     names: &mut Names,
     shared: &mut SharedTangents,
-) -> Result<Carried> {
+) -> Result<WithTangents> {
     Propagation::new(names, shared, directions, rule).carry(plan, asked)
 }
 
 /// Propagates tangents through a node, by the rule for its kind.
-fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
+fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
     match plan {
         LogicalPlan::Projection(projection) => projection::projection(carrier, projection, requests),
         LogicalPlan::Filter(_)
@@ -71,7 +71,7 @@ fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) 
         LogicalPlan::Unnest(unnest) => unnest::unnest(carrier, &unnest, requests),
         LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(carrier, query, requests),
         LogicalPlan::TableScan(scan) => table_scan::table_scan(carrier, scan, requests),
-        LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan, requests.len())),
+        LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(WithTangents::constant(plan, requests.len())),
         LogicalPlan::Extension(_) if Iterations::of(&plan).is_some() => iterations::iterations(carrier, plan, requests),
         LogicalPlan::Extension(_) | non_query_nodes!() => {
             plan_err!("derivatives by {} cannot pass through {}", carrier.variable_of(requests), shown(&plan))

@@ -5,7 +5,7 @@ use datafusion_expr::{LogicalPlan, Projection};
 use std::sync::Arc;
 
 use super::expressions::Expressions;
-use super::propagate::{Carried, NodeRequest, Propagation};
+use super::propagate::{NodeRequest, Propagation, WithTangents};
 
 /// Propagates tangents through a projection. The tangent of an expression is a further expression.
 ///
@@ -18,7 +18,7 @@ use super::propagate::{Carried, NodeRequest, Propagation};
 /// ```text
 /// Projection: p.w, p.b, p.w * d.x + p.b AS q, jvp(p.w * d.x + p.b, p.w, 1) AS ∂q/∂w, jvp(p.w * d.x + p.b, p.b, 1) AS ∂q/∂b
 /// ```
-pub fn projection(carrier: &mut Propagation, projection: Projection, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn projection(carrier: &mut Propagation, projection: Projection, requests: &[NodeRequest]) -> Result<WithTangents> {
     let Projection { expr, input, schema, .. } = projection;
     let mut expressions = Expressions::new(expr, input.schema(), requests)?;
     let asked = expressions.asked(&carrier.directions, requests)?;
@@ -29,5 +29,5 @@ pub fn projection(carrier: &mut Propagation, projection: Projection, requests: &
     let schema = DFSchema::new_with_metadata(fields.chain(expressions.added).collect(), schema.metadata().clone())?;
     let schema = Arc::new(schema.with_functional_dependencies(dependencies)?);
     let plan = Projection::try_new_with_schema(expressions.exprs, Arc::new(carried.plan), schema)?;
-    Ok(Carried { plan: LogicalPlan::Projection(plan), tangents })
+    Ok(WithTangents { plan: LogicalPlan::Projection(plan), tangents })
 }

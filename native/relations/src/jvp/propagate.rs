@@ -99,14 +99,14 @@ impl NodeRequest {
 
 /// A node whose columns have tangents.
 #[derive(Debug)]
-pub struct Carried {
+pub struct WithTangents {
     /// The node, with added columns, in an order of its own.
     pub plan: LogicalPlan,
     /// For each direction the tangents of the columns, by their positions in the node as it was.
     pub tangents: Vec<Tangents>,
 }
 
-impl Carried {
+impl WithTangents {
     /// Returns a node whose columns do not vary in any direction.
     pub fn constant(plan: LogicalPlan, directions: usize) -> Self {
         Self { plan, tangents: vec![Tangents::default(); directions] }
@@ -115,7 +115,7 @@ impl Carried {
 
 /// Propagates tangents through a node: requests the tangents of its inputs, and computes those of its columns from
 /// them.
-pub type Rule = fn(&mut Propagation, LogicalPlan, &[NodeRequest]) -> Result<Carried>;
+pub type Rule = fn(&mut Propagation, LogicalPlan, &[NodeRequest]) -> Result<WithTangents>;
 
 /// Propagates tangents up a plan, in several directions at once.
 pub struct Propagation<'a> {
@@ -188,7 +188,7 @@ impl<'a> Propagation<'a> {
     /// Propagates tangents up a plan in all directions. The request of a direction names the columns whose tangents are
     /// wanted.
     #[recursive::recursive]
-    pub fn carry(&mut self, plan: LogicalPlan, mut asked: Vec<TangentRequest>) -> Result<Carried> {
+    pub fn carry(&mut self, plan: LogicalPlan, mut asked: Vec<TangentRequest>) -> Result<WithTangents> {
         let mut own = vec![];
         for (direction, asked) in self.directions.iter().zip(&mut asked) {
             let mut tangents = Tangents::default();
@@ -201,7 +201,7 @@ impl<'a> Propagation<'a> {
             own.push(tangents);
         }
         if asked.iter().all(|asked| asked.wanted.is_empty()) || self.is_constant(&plan, &asked) {
-            return Ok(Carried { plan, tangents: own });
+            return Ok(WithTangents { plan, tangents: own });
         }
         let mut carried = self.node(plan, asked)?;
         for (tangents, own) in carried.tangents.iter_mut().zip(own) {
@@ -211,7 +211,7 @@ impl<'a> Propagation<'a> {
     }
 
     /// Propagates tangents up a plan in one direction after the other, for nodes that cannot do so in several at once.
-    pub fn carry_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[NodeRequest]) -> Result<Carried> {
+    pub fn carry_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
         let schema = Arc::clone(plan.schema());
         let mut all = vec![];
         for (number, NodeRequest { asked, .. }) in requests.iter().enumerate() {
@@ -234,7 +234,7 @@ impl<'a> Propagation<'a> {
             }
             all.push(tangents);
         }
-        Ok(Carried { plan, tangents: all })
+        Ok(WithTangents { plan, tangents: all })
     }
 
     /// Propagates tangents up a plan in one direction.
@@ -290,7 +290,7 @@ impl<'a> Propagation<'a> {
         by_columns && self.recursions.is_empty() && computes_nothing(plan)
     }
 
-    fn node(&mut self, plan: LogicalPlan, asked: Vec<TangentRequest>) -> Result<Carried> {
+    fn node(&mut self, plan: LogicalPlan, asked: Vec<TangentRequest>) -> Result<WithTangents> {
         let mut requests = vec![];
         let mut here = vec![];
         for (number, mut asked) in asked.into_iter().enumerate() {
@@ -311,7 +311,7 @@ impl<'a> Propagation<'a> {
         let schema = Arc::clone(plan.schema());
         let is_constant = !requests.iter().any(NodeRequest::is_active);
         let mut carried = match is_constant {
-            true => Carried::constant(plan, requests.len()),
+            true => WithTangents::constant(plan, requests.len()),
             false => (self.rule)(self, plan, &requests)?,
         };
         let mut moved = vec![];
@@ -326,7 +326,7 @@ impl<'a> Propagation<'a> {
                 _ => {}
             }
         }
-        Ok(Carried { plan: with_columns(carried.plan, moved)?, ..carried })
+        Ok(WithTangents { plan: with_columns(carried.plan, moved)?, ..carried })
     }
 
     /// Returns the step of a direction at a node from which it wants tangents.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{Carried, Further, NodeRequest, Propagation, Recursion, TangentRequest};
+use super::propagate::{Further, NodeRequest, Propagation, Recursion, TangentRequest, WithTangents};
 use crate::plan::recursion::{Term, WorkTable};
 use crate::shared_relation::inline_for_analysis;
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
@@ -39,7 +39,11 @@ type InDirection = (usize, usize);
 ///     Projection: o.s + 1 AS s, o.w, o.q + o.w * o.q AS q, jvp(o.q + o.w * o.q, o.w, 1, o.q, o.∂q/∂w) AS ∂q
 ///       TableScan: o projection=[s, w, q, ∂q/∂w]
 /// ```
-pub fn recursive_query(carrier: &mut Propagation, query: RecursiveQuery, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn recursive_query(
+    carrier: &mut Propagation,
+    query: RecursiveQuery,
+    requests: &[NodeRequest],
+) -> Result<WithTangents> {
     let passed_on = passed_on(&query, &carrier.directions, requests)?;
     let variable = |direction: usize| requests[direction].asked.variable;
     let mut wanted: BTreeSet<InDirection> = BTreeSet::new();
@@ -47,7 +51,7 @@ pub fn recursive_query(carrier: &mut Propagation, query: RecursiveQuery, request
         wanted.extend(requests[direction].asked.wanted.iter().map(|index| (direction, *index)));
     }
     if wanted.is_empty() {
-        return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query), requests.len()));
+        return Ok(WithTangents::constant(LogicalPlan::RecursiveQuery(query), requests.len()));
     }
     let mut varying = BTreeMap::new();
     // The work table has tangents of the columns that vary, and a column may vary because of another tangent in the
@@ -58,7 +62,7 @@ pub fn recursive_query(carrier: &mut Propagation, query: RecursiveQuery, request
         let (start, step, recursion) = terms(carrier, &query, requests, &wanted, &varying)?;
         let needed: BTreeSet<InDirection> = wanted.union(&recursion.asked).copied().collect();
         let varies = |(direction, index): &InDirection| {
-            let of_term = |term: &Carried| term.tangents[*direction].get(*index) != Tangent::Zero;
+            let of_term = |term: &WithTangents| term.tangents[*direction].get(*index) != Tangent::Zero;
             variable(*direction) != Variable::Column(*index) && (of_term(&start) || of_term(&step))
         };
         let vary: BTreeSet<InDirection> = needed.iter().copied().filter(varies).collect();
@@ -120,7 +124,7 @@ fn terms(
     requests: &[NodeRequest],
     wanted: &BTreeSet<InDirection>,
     varying: &BTreeMap<InDirection, Further>,
-) -> Result<(Carried, Carried, Recursion)> {
+) -> Result<(WithTangents, WithTangents, Recursion)> {
     let asked = |direction: usize, request: &NodeRequest| {
         let wanted = wanted.range((direction, 0)..(direction + 1, 0)).map(|(_, index)| *index);
         TangentRequest { wanted: wanted.collect(), ..request.asked }
@@ -147,13 +151,13 @@ fn terms(
 /// Returns the query of these terms.
 fn with_tangents(
     query: RecursiveQuery,
-    [start, step]: [Carried; 2],
+    [start, step]: [WithTangents; 2],
     recursion: Recursion,
     directions: &[Direction],
-) -> Result<Carried> {
+) -> Result<WithTangents> {
     let Recursion { varying, table, .. } = recursion;
     let Some((direction, _)) = varying.keys().next() else {
-        return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query), directions.len()));
+        return Ok(WithTangents::constant(LogicalPlan::RecursiveQuery(query), directions.len()));
     };
     if query.is_distinct {
         return plan_err!(
@@ -163,7 +167,7 @@ fn with_tangents(
             directions[*direction].variable
         );
     }
-    let term = |before: &DFSchemaRef, carried: Carried| -> Result<Term> {
+    let term = |before: &DFSchemaRef, carried: WithTangents| -> Result<Term> {
         let own = columns(before);
         let mut further = vec![];
         for ((direction, index), Further { inactive, .. }) in &varying {
@@ -181,7 +185,7 @@ fn with_tangents(
         let data_type = directions[*direction].tangent_type(query.static_term.schema().field(*index).data_type());
         tangents[*direction].set(*index, further.carried(None, data_type));
     }
-    Ok(Carried { plan: table.query(start, step)?, tangents })
+    Ok(WithTangents { plan: table.query(start, step)?, tangents })
 }
 
 /// Refuses a variable that every iteration passes on by way of a shared relation, so that other columns may be computed from it:

@@ -35,7 +35,7 @@ pub struct Cell {
 /// The shared relations that have got tangents, and what is given to iterations with tangents.
 #[derive(Debug, Default, Clone)]
 pub struct SharedTangents {
-    relations: Vec<WithTangents>,
+    relations: Vec<RelationTangents>,
     given: Vec<GivenTangents>,
     /// The recursive queries that have the derivative of their limit, through which no tangents are propagated.
     fixed_points: FixedPoints,
@@ -52,7 +52,7 @@ struct GivenTangents {
 
 /// A shared relation and the same with tangents.
 #[derive(Debug, Clone)]
-struct WithTangents {
+struct RelationTangents {
     of: Arc<SharedRelation>,
     by: Cell,
     /// The relation with tangents behind its columns, before the number of the row.
@@ -203,13 +203,13 @@ impl SharedTangents {
         )
     }
 
-    fn of(&self, relation: &Arc<SharedRelation>) -> Option<&WithTangents> {
+    fn of(&self, relation: &Arc<SharedRelation>) -> Option<&RelationTangents> {
         self.relations.iter().find(|known| Arc::ptr_eq(&known.of, relation))
     }
 
     /// Records a relation with its tangents by a variable.
     pub fn add(&mut self, of: Arc<SharedRelation>, by: Cell, relation: SharedRelation, tangents: Tangents) {
-        self.relations.push(WithTangents { of, by, relation: Arc::new(relation), tangents });
+        self.relations.push(RelationTangents { of, by, relation: Arc::new(relation), tangents });
     }
 
     /// Records the input rows of an iteration with their tangents by a variable. `places` has the position of the
@@ -265,7 +265,12 @@ impl SharedTangents {
     }
 
     /// Returns how a relation has got the tangents of these columns by a cell, which it had before.
-    fn before(&self, relation: &Arc<SharedRelation>, cell: &Cell, columns: &BTreeSet<usize>) -> Option<&WithTangents> {
+    fn before(
+        &self,
+        relation: &Arc<SharedRelation>,
+        cell: &Cell,
+        columns: &BTreeSet<usize>,
+    ) -> Option<&RelationTangents> {
         let mut relation = relation;
         loop {
             let known = self.relations.iter().find(|known| Arc::ptr_eq(&known.relation, relation))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{Carried, NodeRequest, Perturb, Propagation, Recursion, TangentRequest};
+use super::propagate::{NodeRequest, Perturb, Propagation, Recursion, TangentRequest, WithTangents};
 use super::recursive_query::refused_for_gradients_in;
 use super::shared_tangents::{Cell, rescan};
 use crate::physical::Id;
@@ -19,7 +19,7 @@ use crate::vocabulary::work_table::source_column;
 
 /// Propagates tangents through a scan. Variables originate in tables, so the other columns of a table do not vary.
 /// Columns of work tables and of shared relations may.
-pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[NodeRequest]) -> Result<WithTangents> {
     if let Some(relation) = SharedRelation::scanned(&scan) {
         for recursion in &carrier.recursions {
             if SharedRelation::reads_iteration(relation.plan(), recursion.table.name())? {
@@ -34,7 +34,7 @@ pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[NodeRe
     let mut recursions = carrier.recursions.iter_mut().rev();
     match recursions.find(|recursion| recursion.table.is_read_by(&scan)) {
         Some(recursion) => work_table(recursion, &carrier.directions, scan, requests),
-        None => Ok(Carried::constant(LogicalPlan::TableScan(scan), requests.len())),
+        None => Ok(WithTangents::constant(LogicalPlan::TableScan(scan), requests.len())),
     }
 }
 
@@ -44,7 +44,7 @@ fn work_table(
     directions: &[Direction],
     scan: TableScan,
     requests: &[NodeRequest],
-) -> Result<Carried> {
+) -> Result<WithTangents> {
     let mut all = vec![];
     let mut added = vec![];
     for (direction, NodeRequest { asked, .. }) in requests.iter().enumerate() {
@@ -67,11 +67,11 @@ fn work_table(
         all.push(tangents);
     }
     let scan = recursion.table.rescan(scan, added)?;
-    Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
+    Ok(WithTangents { plan: LogicalPlan::TableScan(scan), tangents: all })
 }
 
 /// Adds tangents to given rows: those of an iteration have tangents by a cell if they vary with it.
-fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[NodeRequest]) -> Result<Carried> {
+fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[NodeRequest]) -> Result<WithTangents> {
     let mut all = vec![];
     for (direction, NodeRequest { asked, .. }) in requests.iter().enumerate() {
         let mut tangents = Tangents::default();
@@ -90,7 +90,7 @@ fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[Nod
         }
         all.push(tangents);
     }
-    Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
+    Ok(WithTangents { plan: LogicalPlan::TableScan(scan), tangents: all })
 }
 
 /// Propagates tangents through the scan of a shared relation, which a gradient by row reads. If the relation varies
@@ -104,7 +104,7 @@ fn shared(
     mut scan: TableScan,
     mut relation: Arc<SharedRelation>,
     requests: &[NodeRequest],
-) -> Result<Carried> {
+) -> Result<WithTangents> {
     let mut all = vec![];
     for (direction, request) in requests.iter().enumerate() {
         let cell = carrier.directions[direction].cell.clone().filter(|_| request.is_active());
@@ -126,7 +126,7 @@ fn shared(
         };
         all.push(found);
     }
-    Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
+    Ok(WithTangents { plan: LogicalPlan::TableScan(scan), tangents: all })
 }
 
 /// Returns a scan of a shared relation with the tangents of the wanted columns.

@@ -5,7 +5,7 @@ use datafusion_expr::{Expr, LogicalPlan, Projection, Union};
 use std::sync::Arc;
 
 use super::direction::Direction;
-use super::propagate::{Carried, NodeRequest, Propagation};
+use super::propagate::{NodeRequest, Propagation, WithTangents};
 use crate::plan::union::widened_union;
 use crate::tangents::tangent::{self, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::names::columns;
@@ -36,7 +36,7 @@ struct Added {
 ///   Projection: w, q, 1 AS ∂inactive, 0 AS ∂q/∂w #2
 ///     Projection: p.w, 3 AS q
 /// ```
-pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest]) -> Result<WithTangents> {
     let mut inputs = vec![];
     for (number, input) in union.inputs.iter().enumerate() {
         let asked = requests.iter().map(|request| request.of_input(number, request.asked.wanted.clone())).collect();
@@ -70,13 +70,13 @@ pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest])
         all.push(tangents);
     }
     if added.is_empty() {
-        return Ok(Carried { plan: LogicalPlan::Union(union.clone()), tangents: all });
+        return Ok(WithTangents { plan: LogicalPlan::Union(union.clone()), tangents: all });
     }
     let widened = union.inputs.iter().zip(inputs).map(|(before, input)| {
         let input = with_tangents(before.schema(), input, &union.schema, &added, &carrier.directions)?;
         Ok(Arc::new(input))
     });
-    Ok(Carried { plan: widened_union(union, widened.collect::<Result<_>>()?)?, tangents: all })
+    Ok(WithTangents { plan: widened_union(union, widened.collect::<Result<_>>()?)?, tangents: all })
 }
 
 /// Returns an input with the columns that it had in their order under the names of the union, and after them the tangents.
@@ -84,7 +84,7 @@ pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest])
 /// DataFusion 54 reads the inputs of a union in a union by the names of the first of them.
 fn with_tangents(
     before: &DFSchema,
-    input: Carried,
+    input: WithTangents,
     named: &DFSchema,
     added: &[Added],
     directions: &[Direction],

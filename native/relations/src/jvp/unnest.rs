@@ -4,7 +4,7 @@ use datafusion_common::{Result, plan_err};
 use datafusion_expr::Unnest;
 use datafusion_expr::builder::unnest_with_options;
 
-use super::propagate::{Carried, NodeRequest, Propagation};
+use super::propagate::{NodeRequest, Propagation, WithTangents};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::origin::is_unnested;
 
@@ -22,7 +22,7 @@ use crate::vocabulary::origin::is_unnested;
 /// Unnest: lists[v] structs[]
 ///   Projection: l.w, l.w * 2 AS q, l.v, jvp(l.w * 2, l.w, 1) AS ∂q/∂w
 /// ```
-pub fn unnest(carrier: &mut Propagation, unnest: &Unnest, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn unnest(carrier: &mut Propagation, unnest: &Unnest, requests: &[NodeRequest]) -> Result<WithTangents> {
     let source = |index: usize| unnest.dependency_indices.get(index).copied();
     let asked = requests.iter().map(|request| {
         let below = request.asked.wanted.iter().filter_map(|index| source(*index));
@@ -49,5 +49,5 @@ pub fn unnest(carrier: &mut Propagation, unnest: &Unnest, requests: &[NodeReques
         all.push(tangents);
     }
     let plan = unnest_with_options(carried.plan, unnest.exec_columns.clone(), unnest.options.clone())?;
-    Ok(Carried { plan, tangents: all })
+    Ok(WithTangents { plan, tangents: all })
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::direction::Variable;
-use super::propagate::{Carried, NodeRequest, Perturb, Propagation};
+use super::propagate::{NodeRequest, Perturb, Propagation, WithTangents};
 use crate::aggregate_rules::{Over, arguments};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Linearized, Tangent};
@@ -23,7 +23,7 @@ use functions::{Windows, over_columns, with_windows_over_columns};
 
 /// Propagates tangents through window functions. The columns of the input keep their tangents. Partitions and orders
 /// count as constant, like conditions.
-pub fn window(carrier: &mut Propagation, window: Window, requests: &[NodeRequest]) -> Result<Carried> {
+pub fn window(carrier: &mut Propagation, window: Window, requests: &[NodeRequest]) -> Result<WithTangents> {
     let by_rows = |request: &&(usize, &NodeRequest)| {
         request.1.asked.reading != Perturb::AllRows && matches!(request.1.inputs[0], Variable::Column(_))
     };
@@ -59,7 +59,7 @@ pub fn window(carrier: &mut Propagation, window: Window, requests: &[NodeRequest
 ///     Projection: w, x, id, jvp(w * x, w, 1) AS ∂argument of sum
 ///       TableScan: t
 /// ```
-fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeRequest]) -> Result<Carried> {
+fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
     let Windows { input, functions, shown } = windows;
     let asked = carrier.directions.iter().zip(requests).map(|(direction, request)| {
         let wanted = &request.asked.wanted;
@@ -69,7 +69,7 @@ fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeReq
         Ok(request.of_input(0, below))
     });
     let asked = asked.collect::<Result<_>>()?;
-    let Carried { plan, tangents: mut all } = carrier.carry(input.clone(), asked)?;
+    let WithTangents { plan, tangents: mut all } = carrier.carry(input.clone(), asked)?;
     let mut computed = functions.clone();
     let (mut ranks, mut exprs) = (vec![], vec![]);
     for ((direction, request), tangents) in carrier.directions.iter().zip(requests).zip(&mut all) {
@@ -104,19 +104,19 @@ fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeReq
     }
     let plan = with_windows_over_columns(plan, ranks, carrier.names)?;
     let plan = LogicalPlan::Window(Window::try_new(computed, Arc::new(with_columns(plan, read)?))?);
-    Ok(Carried { plan: with_columns(plan, exprs)?, tangents: all })
+    Ok(WithTangents { plan: with_columns(plan, exprs)?, tangents: all })
 }
 
 /// Propagates the tangents of the input's columns, and treats the values of window functions as constant.
-fn fixed(carrier: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<Carried> {
+fn fixed(carrier: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
     let asked = requests.iter().map(|request| request.of_input(0, windows.passed_on(&request.asked.wanted))).collect();
     let carried = carrier.carry(windows.input, asked)?;
     let plan = LogicalPlan::Window(Window::try_new(windows.functions, Arc::new(carried.plan))?);
-    Ok(Carried { plan, tangents: carried.tangents })
+    Ok(WithTangents { plan, tangents: carried.tangents })
 }
 
 /// Functions of what varies over the rows of one iteration are refused: which cell these rows have is not carried along.
-fn of_iterations(carrier: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<Carried> {
+fn of_iterations(carrier: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
     let input = &windows.input;
     let asked = carrier.directions.iter().zip(requests).map(|(direction, request)| {
         let read = windows.wanted(&request.asked.wanted).flat_map(|(_, function)| arguments(function));

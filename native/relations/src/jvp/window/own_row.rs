@@ -33,7 +33,7 @@ use crate::aggregate_rules::own_row::{OwnRow, is_known_by_own_cell, or_zero};
 use crate::aggregate_rules::{Guarded, Over, arguments};
 use crate::jvp::dependence::varies;
 use crate::jvp::direction::{Direction, Variable};
-use crate::jvp::propagate::{Carried, NodeRequest, Perturb, Propagation, TangentRequest};
+use crate::jvp::propagate::{NodeRequest, Perturb, Propagation, TangentRequest, WithTangents};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
@@ -106,7 +106,7 @@ pub fn by_own_cell(
     windows: &Windows,
     request: &NodeRequest,
     by_value: bool,
-) -> Result<Carried> {
+) -> Result<WithTangents> {
     let Variable::Column(variable) = request.inputs[0] else {
         return plan_err!("the variable of a window is no column of its input");
     };
@@ -141,7 +141,8 @@ pub fn by_own_cell(
         let tangent = direction.add_carried(derivative, (field.name(), data_type), derivatives, own_names)?;
         tangents.set(varying.index, tangent);
     }
-    let mut carried = Carried::constant(layers.over(plan, windows.functions.len(), own.carrier.names)?, directions);
+    let mut carried =
+        WithTangents::constant(layers.over(plan, windows.functions.len(), own.carrier.names)?, directions);
     carried.tangents[direction] = tangents;
     Ok(carried)
 }
