@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::types::{can_vary, is_float};
 use super::by_row::ByRow;
 use super::context::Context;
 use super::derivative::{DirectionalDerivative, TangentsOf};
-use crate::jvp::{Cell, Direction, Perturb, TangentRequest, Variable, carried, is_one_cell, is_plain};
+use crate::jvp::{Cell, Direction, Perturb, TangentRequest, Variable, is_one_cell, is_plain, propagate};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::{Tangent, Tangents};
 
@@ -172,11 +172,11 @@ impl Inputs {
         };
         let asked = vec![TangentRequest { variable: seen, reading, wanted: columns.keys().copied().collect() }];
         let directions = vec![Direction { cell: cell.clone(), ..direction }];
-        let carried = carried(std::mem::take(&mut self.plans[input]), asked, directions, names, subplan_tangents)?;
-        let mut plan = carried.plan;
+        let propagated = propagate(std::mem::take(&mut self.plans[input]), asked, directions, names, subplan_tangents)?;
+        let mut plan = propagated.plan;
         let mut tangents = vec![];
         for (index, column) in columns {
-            let mut tangent = carried.tangents.first().map_or(Tangent::Zero, |tangents| tangents.get(index));
+            let mut tangent = propagated.tangents.first().map_or(Tangent::Zero, |tangents| tangents.get(index));
             if let (Some(cell), Tangent::Column(varies)) = (&cell, &tangent) {
                 let checked = cell.checked(plan, &varies.column, &by.variable.name, names)?;
                 (plan, tangent) = (checked.0, checked.1.into());
@@ -221,11 +221,11 @@ impl Inputs {
             wanted.push(TangentRequest { variable, reading, wanted: columns.keys().copied().collect() });
         }
         let Context { names, subplan_tangents, .. } = context;
-        let carried = carried(input.clone(), wanted, directions, names, subplan_tangents)?;
-        for (asked, tangents) in asked.into_iter().zip(&carried.tangents) {
+        let propagated = propagate(input.clone(), wanted, directions, names, subplan_tangents)?;
+        for (asked, tangents) in asked.into_iter().zip(&propagated.tangents) {
             self.note(asked, tangents);
         }
-        self.plans = vec![carried.plan];
+        self.plans = vec![propagated.plan];
         Ok(())
     }
 

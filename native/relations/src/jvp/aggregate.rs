@@ -35,32 +35,36 @@ use crate::vocabulary::nodes::computed;
 ///   Aggregate: groupBy=[[w]], aggr=[[avg(w * x) AS m, avg(jvp(w * x, w, 1)) AS ∂avg]]
 ///     TableScan: t
 /// ```
-pub fn aggregate(carrier: &mut Propagation, aggregate: Aggregate, requests: &[NodeRequest]) -> Result<WithTangents> {
-    let aggregate = drawn_before(aggregate, carrier.names)?;
-    let aggregate = computed_before(aggregate, requests, carrier.names)?;
+pub fn aggregate(
+    propagation: &mut Propagation,
+    aggregate: Aggregate,
+    requests: &[NodeRequest],
+) -> Result<WithTangents> {
+    let aggregate = drawn_before(aggregate, propagation.names)?;
+    let aggregate = computed_before(aggregate, requests, propagation.names)?;
     let known = computed(&aggregate)?;
-    let asked = carrier.directions.iter().zip(requests).map(|(direction, request)| {
+    let asked = propagation.directions.iter().zip(requests).map(|(direction, request)| {
         let read = request.asked.wanted.iter().filter_map(|index| known[*index]).flat_map(arguments);
         let needs = direction.needs(aggregate.input.schema(), request.inputs[0], read)?;
         Ok(request.of_input(0, needs).by_value())
     });
     let asked = asked.collect::<Result<_>>()?;
-    let WithTangents { plan, tangents } = carrier.carry(aggregate.input.as_ref().clone(), asked)?;
+    let WithTangents { plan, tangents } = propagation.propagate(aggregate.input.as_ref().clone(), asked)?;
 
     let (agreements, ranks, exprs) = (EqualTangents::default(), vec![], vec![]);
     let mut groups = Groups { aggregate: &aggregate, carried: &plan, agreements, ranks, exprs };
     groups.agreements.aggregates.extend(aggregate.aggr_expr.iter().cloned());
     groups.exprs.extend(columns(&aggregate.schema));
     let mut all = vec![];
-    for ((direction, request), below) in carrier.directions.iter().zip(requests).zip(&tangents) {
-        all.push(groups.tangents(direction, &request.asked.wanted, below, carrier.names)?);
+    for ((direction, request), below) in propagation.directions.iter().zip(requests).zip(&tangents) {
+        all.push(groups.tangents(direction, &request.asked.wanted, below, propagation.names)?);
     }
     let Groups { agreements, ranks, mut exprs, .. } = groups;
     if !all.iter().flat_map(Tangents::iter).any(|(_, tangent)| matches!(tangent, Tangent::Column(_))) {
         return Ok(WithTangents { plan: LogicalPlan::Aggregate(aggregate), tangents: all });
     }
     exprs.extend(agreements.exprs);
-    let plan = with_windows_over_columns(plan, ranks, carrier.names)?;
+    let plan = with_windows_over_columns(plan, ranks, propagation.names)?;
     let grouped = Aggregate::try_new(Arc::new(plan), aggregate.group_expr, agreements.aggregates)?;
     let plan = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(grouped)))?;
     Ok(WithTangents { plan: LogicalPlan::Projection(plan), tangents: all })

@@ -56,23 +56,23 @@ impl Expressions {
         &mut self,
         directions: &[Direction],
         requests: &[NodeRequest],
-        carried: &WithTangents,
+        propagated: &WithTangents,
         names: &mut Names,
     ) -> Result<Vec<Tangents>> {
         let mut known = names.given_to(&self.exprs);
-        let schema = carried.plan.schema();
+        let schema = propagated.plan.schema();
         let mut all = vec![];
-        for ((direction, request), below) in directions.iter().zip(requests).zip(&carried.tangents) {
+        for ((direction, request), below) in directions.iter().zip(requests).zip(&propagated.tangents) {
             let mut tangents = Tangents::default();
             for index in &request.asked.wanted {
                 let function = &self.functions[index];
                 let tangent = match function.linearize(&self.input, below, &direction.jvp)? {
-                    Linearized::Known(Tangent::Column(carried)) => {
-                        let inactive = carried.inactive.iter().map(|inactive| &inactive.column);
-                        for column in [&carried.column].into_iter().chain(inactive) {
+                    Linearized::Known(Tangent::Column(tangent)) => {
+                        let inactive = tangent.inactive.iter().map(|inactive| &inactive.column);
+                        for column in [&tangent.column].into_iter().chain(inactive) {
                             self.pass_on(column, schema)?;
                         }
-                        Tangent::Column(carried)
+                        Tangent::Column(tangent)
                     }
                     Linearized::Known(constant) => constant,
                     Linearized::Derived(derived) => {

@@ -8,9 +8,13 @@ use super::propagate::{NodeRequest, Propagation, WithTangents};
 
 /// Propagates tangents through a filter, a sort or a limit. The rows that pass keep their tangents, and the condition
 /// counts as constant.
-pub fn same_columns(carrier: &mut Propagation, plan: &LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
+pub fn same_columns(
+    propagation: &mut Propagation,
+    plan: &LogicalPlan,
+    requests: &[NodeRequest],
+) -> Result<WithTangents> {
     let asked = requests.iter().map(NodeRequest::passed_on).collect();
-    let carried = carrier.carry(plan.inputs()[0].clone(), asked)?;
-    let plan = plan.with_new_exprs(plan.expressions(), vec![carried.plan])?;
-    Ok(WithTangents { plan, tangents: carried.tangents })
+    let propagated = propagation.propagate(plan.inputs()[0].clone(), asked)?;
+    let plan = plan.with_new_exprs(plan.expressions(), vec![propagated.plan])?;
+    Ok(WithTangents { plan, tangents: propagated.tangents })
 }

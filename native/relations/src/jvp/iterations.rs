@@ -24,22 +24,22 @@ use crate::vocabulary::names::columns;
 ///   Projection: k, val, ∂row            ->     Projection: k, val, ∂val/∂e, ∂row
 ///     TableScan: ∂before [k, val]                TableScan: ∂before [k, val, ∂val/∂e]
 /// ```
-pub fn iterations(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
+pub fn iterations(propagation: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
     let active: Vec<_> = (0..requests.len()).filter(|number| requests[*number].is_active()).collect();
-    let [direction] = active[..] else { return carrier.carry_one_by_one(plan, requests) };
+    let [direction] = active[..] else { return propagation.propagate_one_by_one(plan, requests) };
     let Some(iterations) = Iterations::of(&plan) else { return internal_err!("a node of iterations is none") };
-    let Some(cell) = carrier.directions[direction].cell.clone() else {
+    let Some(cell) = propagation.directions[direction].cell.clone() else {
         return plan_err!(
             "{} is a recursive query that a gradient by row passes through, and derivatives by {} cannot pass through that gradient",
             iterations.query(),
-            carrier.directions[direction].variable
+            propagation.directions[direction].variable
         );
     };
-    carrier.shared.check_unrolled(iterations.query(), &carrier.directions[direction].variable)?;
+    propagation.shared.check_unrolled(iterations.query(), &propagation.directions[direction].variable)?;
     let mut all = vec![Tangents::default(); requests.len()];
     let (plan, tangents) = match iterations.inputs() {
-        [start, step] => tape(carrier, (direction, cell), iterations, [start, step])?,
-        [tape, outside, step] => adjoint(carrier, (direction, cell), iterations, [tape, outside, step])?,
+        [start, step] => tape(propagation, (direction, cell), iterations, [start, step])?,
+        [tape, outside, step] => adjoint(propagation, (direction, cell), iterations, [tape, outside, step])?,
         _ => return internal_err!("the iterations of {} have lost an input", iterations.query()),
     };
     all[direction] = tangents;
@@ -53,36 +53,36 @@ fn everywhere(columns: impl IntoIterator<Item = usize>) -> TangentRequest {
 
 /// Returns the iterations with tangents of the columns that vary in one of them.
 fn tape(
-    carrier: &mut Propagation,
+    propagation: &mut Propagation,
     (direction, cell): (usize, Cell),
     iterations: &Iterations,
     [start, step]: [&LogicalPlan; 2],
 ) -> Result<(LogicalPlan, Tangents)> {
     let fields = iterations.given().schema().fields();
     let wanted: Vec<_> = (0..fields.len()).filter(|index| can_vary(fields[*index].data_type())).collect();
-    let (first, of_first) = carrier.carry_in(direction, start.clone(), everywhere(wanted.iter().copied()))?;
+    let (first, of_first) = propagation.propagate_in(direction, start.clone(), everywhere(wanted.iter().copied()))?;
     let mut varying: BTreeSet<_> = of_first.iter().map(|(index, _)| index).collect();
     loop {
-        let before = (carrier.names.clone(), carrier.shared.clone());
-        let further = varying.iter().map(|index| tangent_field(carrier, direction, &fields[*index]));
+        let before = (propagation.names.clone(), propagation.shared.clone());
+        let further = varying.iter().map(|index| tangent_field(propagation, direction, &fields[*index]));
         let given = iterations.given().with_further(further.collect::<Vec<_>>());
         let tangents = varying.iter().copied().zip(fields.len()..).collect();
-        carrier.shared.add_given(cell.clone(), given.clone(), tangents);
-        let (next, of_next) = carrier.carry_in(direction, step.clone(), everywhere(wanted.iter().copied()))?;
+        propagation.shared.add_given(cell.clone(), given.clone(), tangents);
+        let (next, of_next) = propagation.propagate_in(direction, step.clone(), everywhere(wanted.iter().copied()))?;
         let all: BTreeSet<_> = of_next.iter().map(|(index, _)| index).chain(varying.iter().copied()).collect();
         if all != varying {
-            (*carrier.names, *carrier.shared) = before;
+            (*propagation.names, *propagation.shared) = before;
             varying = all;
             continue;
         }
         let inputs = [(start, first, of_first), (step, next, of_next)];
-        let along = &carrier.directions[direction];
+        let along = &propagation.directions[direction];
         let inputs = inputs.map(|(before, carried, tangents)| numbered(along, before, carried, &tangents, &varying));
         let [first, next] = inputs;
         let mut schema = iterations.fields();
         let mut tangents = Tangents::default();
         for index in varying {
-            let field = tangent_field(carrier, direction, &fields[index]);
+            let field = tangent_field(propagation, direction, &fields[index]);
             tangents.set(index, Column::new_unqualified(field.name()).into());
             schema.push(Arc::new(field));
         }
@@ -91,9 +91,9 @@ fn tape(
 }
 
 /// Returns a column for the tangents of a column.
-fn tangent_field(carrier: &mut Propagation, direction: usize, field: &Field) -> Field {
-    let along = &carrier.directions[direction];
-    let name = carrier.names.tangent(field.name(), &along.variable);
+fn tangent_field(propagation: &mut Propagation, direction: usize, field: &Field) -> Field {
+    let along = &propagation.directions[direction];
+    let name = propagation.names.tangent(field.name(), &along.variable);
     Field::new(name, along.tangent_type(field.data_type()), field.is_nullable())
 }
 
@@ -134,28 +134,28 @@ fn tangent(
 /// Contributions are of as many cotangents as the widest has, and those that are given have the same places, so that sums are
 /// carried on as they are.
 fn adjoint(
-    carrier: &mut Propagation,
+    propagation: &mut Propagation,
     (direction, cell): (usize, Cell),
     iterations: &Iterations,
     [tape, outside, step]: [&LogicalPlan; 3],
 ) -> Result<(LogicalPlan, Tangents)> {
     let fields = tape.schema().fields();
     let of_tape = (0..fields.len()).filter(|index| can_vary(fields[*index].data_type()));
-    let (tape, _) = carrier.carry_in(direction, tape.clone(), everywhere(of_tape))?;
+    let (tape, _) = propagation.propagate_in(direction, tape.clone(), everywhere(of_tape))?;
     let widest = iterations.fields().len() - CONTRIBUTED;
     let known = iterations.given().schema().fields().len() - GIVEN;
     let wanted = GIVEN..GIVEN + known;
-    let (around, of_around) = carrier.carry_in(direction, outside.clone(), everywhere(wanted.clone()))?;
+    let (around, of_around) = propagation.propagate_in(direction, outside.clone(), everywhere(wanted.clone()))?;
     let mut further = |count: usize| -> Vec<_> {
-        (0..count).map(|_| Field::new(carrier.names.part("cotangent"), DataType::Float64, true)).collect()
+        (0..count).map(|_| Field::new(propagation.names.part("cotangent"), DataType::Float64, true)).collect()
     };
     let given = iterations.given().with_further(further(widest - known + widest));
     let schema: Vec<_> = iterations.fields().into_iter().chain(further(widest).into_iter().map(Arc::new)).collect();
     let places: BTreeMap<_, _> = wanted.map(|index| (index, index + widest)).collect();
-    carrier.shared.add_given(cell, given.clone(), places);
+    propagation.shared.add_given(cell, given.clone(), places);
     let contributed = CONTRIBUTED..CONTRIBUTED + widest;
-    let (next, of_next) = carrier.carry_in(direction, step.clone(), everywhere(contributed.clone()))?;
-    let along = &carrier.directions[direction];
+    let (next, of_next) = propagation.propagate_in(direction, step.clone(), everywhere(contributed.clone()))?;
+    let along = &propagation.directions[direction];
     let around = padded(along, outside, around, &of_around, (GIVEN, widest))?;
     let next = padded(along, step, next, &of_next, (CONTRIBUTED, widest))?;
     let mut tangents = Tangents::default();

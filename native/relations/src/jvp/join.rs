@@ -23,7 +23,7 @@ use crate::vocabulary::decorrelated::decorrelated;
 ///   Projection: d.id, p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
 ///   TableScan: n
 /// ```
-pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> Result<WithTangents> {
+pub fn join(propagation: &mut Propagation, join: Join, requests: &[NodeRequest]) -> Result<WithTangents> {
     let width = join.left.schema().fields().len();
     // Semi and anti joins have the columns of one side only.
     let shift = match join.join_type {
@@ -43,12 +43,12 @@ pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> 
         to_right.push(request.of_input(1, right.into_iter().map(|index| index - shift).collect()));
     }
     if let Some(subquery) = decorrelated(&join) {
-        check_decorrelated(carrier, subquery, &to_right)?;
+        check_decorrelated(propagation, subquery, &to_right)?;
     }
     let plan = LogicalPlan::Join(join);
     let [left, right] = [plan.inputs()[0].clone(), plan.inputs()[1].clone()];
-    let left = carrier.carry(left, to_left)?;
-    let right = carrier.carry(right, to_right)?;
+    let left = propagation.propagate(left, to_left)?;
+    let right = propagation.propagate(right, to_right)?;
     let mut tangents = left.tangents;
     for (tangents, of_right) in tangents.iter_mut().zip(&right.tangents) {
         for (index, tangent) in of_right.iter() {
@@ -61,13 +61,13 @@ pub fn join(carrier: &mut Propagation, join: Join, requests: &[NodeRequest]) -> 
 
 /// Refuses a decorrelated subquery that varies with the variable of the left side. The right side of a join that the
 /// user wrote is another reference to the relation, and does not move with the left side, but a subquery does.
-fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked: &[TangentRequest]) -> Result<()> {
+fn check_decorrelated(propagation: &mut Propagation, subquery: &SubqueryAlias, asked: &[TangentRequest]) -> Result<()> {
     for (number, asked) in asked.iter().enumerate() {
-        if !asked.wanted.is_empty() && varies(carrier, number, subquery, asked)? {
+        if !asked.wanted.is_empty() && varies(propagation, number, subquery, asked)? {
             return plan_err!(
                 "a correlated subquery reads the rows that {} comes from, and a column has its value. Write the expression of the column \
                  in the call itself, in place of the column, or write the subquery as a join",
-                carrier.directions[number].variable
+                propagation.directions[number].variable
             );
         }
     }
@@ -76,8 +76,13 @@ fn check_decorrelated(carrier: &mut Propagation, subquery: &SubqueryAlias, asked
 
 /// Returns whether columns of a subquery vary with a variable, wherever it reads that. A subquery whose tangents would
 /// be refused counts as varying.
-fn varies(carrier: &mut Propagation, number: usize, subquery: &SubqueryAlias, asked: &TangentRequest) -> Result<bool> {
-    let direction = carrier.directions[number].clone();
+fn varies(
+    propagation: &mut Propagation,
+    number: usize,
+    subquery: &SubqueryAlias,
+    asked: &TangentRequest,
+) -> Result<bool> {
+    let direction = propagation.directions[number].clone();
     for cell in &direction.origins {
         if !cell.is_read_by(&subquery.input)? {
             continue;
@@ -86,7 +91,7 @@ fn varies(carrier: &mut Propagation, number: usize, subquery: &SubqueryAlias, as
         let everywhere = Direction { cell, seed: None, origins: vec![], ..direction.clone() };
         let asked =
             TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted: asked.wanted.clone() };
-        let Ok((_, tangents)) = carrier.tried(everywhere, subquery.input.as_ref().clone(), asked) else {
+        let Ok((_, tangents)) = propagation.tried(everywhere, subquery.input.as_ref().clone(), asked) else {
             return Ok(true);
         };
         if tangents.iter().next().is_some() {

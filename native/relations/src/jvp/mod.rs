@@ -43,38 +43,40 @@ pub use swept_query::SweptQuery;
 pub use window::cells::is_one_cell;
 
 /// Propagates tangents up a plan: returns the plan with the tangents that each direction requests.
-pub fn carried(
+pub fn propagate(
     plan: LogicalPlan,
     asked: Vec<TangentRequest>,
     directions: Vec<Direction>,
     names: &mut Names,
     shared: &mut SharedTangents,
 ) -> Result<WithTangents> {
-    Propagation::new(names, shared, directions, rule).carry(plan, asked)
+    Propagation::new(names, shared, directions, rule).propagate(plan, asked)
 }
 
 /// Propagates tangents through a node, by the rule for its kind.
-fn rule(carrier: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
+fn rule(propagation: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
     match plan {
-        LogicalPlan::Projection(projection) => projection::projection(carrier, projection, requests),
+        LogicalPlan::Projection(projection) => projection::projection(propagation, projection, requests),
         LogicalPlan::Filter(_)
         | LogicalPlan::Sort(_)
         | LogicalPlan::Limit(_)
         | LogicalPlan::Repartition(_)
-        | LogicalPlan::Subquery(_) => filter::same_columns(carrier, &plan, requests),
-        LogicalPlan::SubqueryAlias(alias) => subquery_alias::subquery_alias(carrier, alias, requests),
-        LogicalPlan::Join(join) => join::join(carrier, join, requests),
-        LogicalPlan::Union(union) => union::union(carrier, &union, requests),
-        LogicalPlan::Distinct(distinct) => distinct::distinct(carrier, distinct, requests),
-        LogicalPlan::Aggregate(aggregate) => aggregate::aggregate(carrier, aggregate, requests),
-        LogicalPlan::Window(window) => window::window(carrier, window, requests),
-        LogicalPlan::Unnest(unnest) => unnest::unnest(carrier, &unnest, requests),
-        LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(carrier, query, requests),
-        LogicalPlan::TableScan(scan) => table_scan::table_scan(carrier, scan, requests),
+        | LogicalPlan::Subquery(_) => filter::same_columns(propagation, &plan, requests),
+        LogicalPlan::SubqueryAlias(alias) => subquery_alias::subquery_alias(propagation, alias, requests),
+        LogicalPlan::Join(join) => join::join(propagation, join, requests),
+        LogicalPlan::Union(union) => union::union(propagation, &union, requests),
+        LogicalPlan::Distinct(distinct) => distinct::distinct(propagation, distinct, requests),
+        LogicalPlan::Aggregate(aggregate) => aggregate::aggregate(propagation, aggregate, requests),
+        LogicalPlan::Window(window) => window::window(propagation, window, requests),
+        LogicalPlan::Unnest(unnest) => unnest::unnest(propagation, &unnest, requests),
+        LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(propagation, query, requests),
+        LogicalPlan::TableScan(scan) => table_scan::table_scan(propagation, scan, requests),
         LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(WithTangents::constant(plan, requests.len())),
-        LogicalPlan::Extension(_) if Iterations::of(&plan).is_some() => iterations::iterations(carrier, plan, requests),
+        LogicalPlan::Extension(_) if Iterations::of(&plan).is_some() => {
+            iterations::iterations(propagation, plan, requests)
+        }
         LogicalPlan::Extension(_) | non_query_nodes!() => {
-            plan_err!("derivatives by {} cannot pass through {}", carrier.variable_of(requests), shown(&plan))
+            plan_err!("derivatives by {} cannot pass through {}", propagation.variable_of(requests), shown(&plan))
         }
     }
 }

@@ -160,7 +160,7 @@ impl Further {
     }
 
     /// Returns the tangent that these columns of a relation have.
-    pub fn carried(&self, relation: Option<TableReference>, data_type: DataType) -> Tangent {
+    pub fn to_tangent(&self, relation: Option<TableReference>, data_type: DataType) -> Tangent {
         let column = |name: &String| Column::new(relation.clone(), name);
         let inactive = self.inactive.as_ref().map(|name| Inactive { column: column(name), data_type });
         Tangent::Column(tangent::TangentColumn { column: column(&self.tangent), inactive })
@@ -188,7 +188,7 @@ impl<'a> Propagation<'a> {
     /// Propagates tangents up a plan in all directions. The request of a direction names the columns whose tangents are
     /// wanted.
     #[recursive::recursive]
-    pub fn carry(&mut self, plan: LogicalPlan, mut asked: Vec<TangentRequest>) -> Result<WithTangents> {
+    pub fn propagate(&mut self, plan: LogicalPlan, mut asked: Vec<TangentRequest>) -> Result<WithTangents> {
         let mut own = vec![];
         for (direction, asked) in self.directions.iter().zip(&mut asked) {
             let mut tangents = Tangents::default();
@@ -203,15 +203,15 @@ impl<'a> Propagation<'a> {
         if asked.iter().all(|asked| asked.wanted.is_empty()) || self.is_constant(&plan, &asked) {
             return Ok(WithTangents { plan, tangents: own });
         }
-        let mut carried = self.node(plan, asked)?;
-        for (tangents, own) in carried.tangents.iter_mut().zip(own) {
+        let mut propagated = self.node(plan, asked)?;
+        for (tangents, own) in propagated.tangents.iter_mut().zip(own) {
             tangents.extend(own);
         }
-        Ok(carried)
+        Ok(propagated)
     }
 
     /// Propagates tangents up a plan in one direction after the other, for nodes that cannot do so in several at once.
-    pub fn carry_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
+    pub fn propagate_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
         let schema = Arc::clone(plan.schema());
         let mut all = vec![];
         for (number, NodeRequest { asked, .. }) in requests.iter().enumerate() {
@@ -224,10 +224,11 @@ impl<'a> Propagation<'a> {
             let moved = asked.wanted.iter().map(|index| Ok((now(*index)?, *index)));
             let moved = moved.collect::<Result<BTreeMap<_, _>>>()?;
             let wanted = moved.keys().copied().collect();
-            let carried = self.carry_in(number, plan, TangentRequest { variable, reading: asked.reading, wanted })?;
-            plan = carried.0;
+            let propagated =
+                self.propagate_in(number, plan, TangentRequest { variable, reading: asked.reading, wanted })?;
+            plan = propagated.0;
             let mut tangents = Tangents::default();
-            for (index, tangent) in carried.1.iter() {
+            for (index, tangent) in propagated.1.iter() {
                 if let Some(index) = moved.get(&index) {
                     tangents.set(*index, tangent.clone());
                 }
@@ -238,7 +239,7 @@ impl<'a> Propagation<'a> {
     }
 
     /// Propagates tangents up a plan in one direction.
-    pub fn carry_in(
+    pub fn propagate_in(
         &mut self,
         direction: usize,
         plan: LogicalPlan,
@@ -246,21 +247,21 @@ impl<'a> Propagation<'a> {
     ) -> Result<(LogicalPlan, Tangents)> {
         let mut all = vec![TangentRequest::nothing(); self.directions.len()];
         all[direction] = asked;
-        let mut carried = self.carry(plan, all)?;
-        Ok((carried.plan, carried.tangents.swap_remove(direction)))
+        let mut propagated = self.propagate(plan, all)?;
+        Ok((propagated.plan, propagated.tangents.swap_remove(direction)))
     }
 
     /// Propagates tangents up a plan in a further direction.
-    pub fn carry_along(
+    pub fn propagate_along(
         &mut self,
         direction: Direction,
         plan: LogicalPlan,
         asked: TangentRequest,
     ) -> Result<(LogicalPlan, Tangents)> {
         self.directions.push(direction);
-        let carried = self.carry_in(self.directions.len() - 1, plan, asked);
+        let propagated = self.propagate_in(self.directions.len() - 1, plan, asked);
         self.directions.pop();
-        carried
+        propagated
     }
 
     /// Propagates tangents up a plan in a further direction, on copies of the names and shared relations. The caller
@@ -272,8 +273,8 @@ impl<'a> Propagation<'a> {
         asked: TangentRequest,
     ) -> Result<(LogicalPlan, Tangents)> {
         let (mut names, mut shared) = (self.names.clone(), self.shared.clone());
-        let mut carrier = Propagation::new(&mut names, &mut shared, vec![direction], self.rule);
-        carrier.carry_in(0, plan, asked)
+        let mut propagation = Propagation::new(&mut names, &mut shared, vec![direction], self.rule);
+        propagation.propagate_in(0, plan, asked)
     }
 
     /// Returns the name of the variable in the first direction that wants tangents, for messages.
@@ -310,12 +311,12 @@ impl<'a> Propagation<'a> {
         }
         let schema = Arc::clone(plan.schema());
         let is_constant = !requests.iter().any(NodeRequest::is_active);
-        let mut carried = match is_constant {
+        let mut propagated = match is_constant {
             true => WithTangents::constant(plan, requests.len()),
             false => (self.rule)(self, plan, &requests)?,
         };
         let mut moved = vec![];
-        for ((direction, onward), tangents) in self.directions.iter().zip(here).zip(&mut carried.tangents) {
+        for ((direction, onward), tangents) in self.directions.iter().zip(here).zip(&mut propagated.tangents) {
             match (onward, &direction.seed) {
                 (Onward::Is(index), _) => tangents.set(index, Tangent::One),
                 (Onward::Moves(index), Some(seed)) => {
@@ -326,7 +327,7 @@ impl<'a> Propagation<'a> {
                 _ => {}
             }
         }
-        Ok(WithTangents { plan: with_columns(carried.plan, moved)?, ..carried })
+        Ok(WithTangents { plan: with_columns(propagated.plan, moved)?, ..propagated })
     }
 
     /// Returns the step of a direction at a node from which it wants tangents.

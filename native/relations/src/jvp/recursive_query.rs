@@ -40,11 +40,11 @@ type InDirection = (usize, usize);
 ///       TableScan: o projection=[s, w, q, ∂q/∂w]
 /// ```
 pub fn recursive_query(
-    carrier: &mut Propagation,
+    propagation: &mut Propagation,
     query: RecursiveQuery,
     requests: &[NodeRequest],
 ) -> Result<WithTangents> {
-    let passed_on = passed_on(&query, &carrier.directions, requests)?;
+    let passed_on = passed_on(&query, &propagation.directions, requests)?;
     let variable = |direction: usize| requests[direction].asked.variable;
     let mut wanted: BTreeSet<InDirection> = BTreeSet::new();
     for direction in passed_on {
@@ -58,8 +58,8 @@ pub fn recursive_query(
     // work table. So both terms are differentiated again until no further column varies and no further tangent is
     // wanted.
     loop {
-        let names = carrier.names.clone();
-        let (start, step, recursion) = terms(carrier, &query, requests, &wanted, &varying)?;
+        let names = propagation.names.clone();
+        let (start, step, recursion) = terms(propagation, &query, requests, &wanted, &varying)?;
         let needed: BTreeSet<InDirection> = wanted.union(&recursion.asked).copied().collect();
         let varies = |(direction, index): &InDirection| {
             let of_term = |term: &WithTangents| term.tangents[*direction].get(*index) != Tangent::Zero;
@@ -74,20 +74,20 @@ pub fn recursive_query(
             varying.iter().filter(|(_, further)| further.inactive.is_some()).map(|(column, _)| *column).collect();
         if needed == wanted && vary.iter().eq(varying.keys()) && told.is_subset(&known) {
             if let Some((direction, _)) = varying.keys().next() {
-                carrier.shared.check_unrolled(&query.name, &carrier.directions[*direction].variable)?;
+                propagation.shared.check_unrolled(&query.name, &propagation.directions[*direction].variable)?;
             }
-            return with_tangents(query, [start, step], recursion, &carrier.directions);
+            return with_tangents(query, [start, step], recursion, &propagation.directions);
         }
-        *carrier.names = names;
+        *propagation.names = names;
         wanted = needed;
         for (direction, index) in vary {
             let column = query.static_term.schema().field(index).name();
-            let variable = &carrier.directions[direction].variable;
+            let variable = &propagation.directions[direction].variable;
             let further = varying
                 .entry((direction, index))
-                .or_insert_with(|| Further { tangent: carrier.names.tangent(column, variable), inactive: None });
+                .or_insert_with(|| Further { tangent: propagation.names.tangent(column, variable), inactive: None });
             if told.contains(&(direction, index)) && further.inactive.is_none() {
-                further.inactive = Some(carrier.names.part("inactive"));
+                further.inactive = Some(propagation.names.part("inactive"));
             }
         }
     }
@@ -119,7 +119,7 @@ fn passed_on(query: &RecursiveQuery, directions: &[Direction], requests: &[NodeR
 /// Propagates tangents of the wanted columns through both terms, with tangents of the varying columns in the work
 /// table. Also returns the columns whose tangents the recursive term has requested.
 fn terms(
-    carrier: &mut Propagation,
+    propagation: &mut Propagation,
     query: &RecursiveQuery,
     requests: &[NodeRequest],
     wanted: &BTreeSet<InDirection>,
@@ -133,16 +133,16 @@ fn terms(
     let schema = query.static_term.schema();
     let further = varying.iter().flat_map(|((direction, index), Further { tangent, inactive })| {
         let field = schema.field(*index);
-        let data_type = carrier.directions[*direction].tangent_type(field.data_type());
+        let data_type = propagation.directions[*direction].tangent_type(field.data_type());
         let inactive = inactive.iter().map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
         [Arc::new(Field::new(tangent, data_type, field.is_nullable()))].into_iter().chain(inactive)
     });
     let table = WorkTable::widened(query, further);
-    let start = carrier.carry(query.static_term.as_ref().clone(), asked.clone())?;
+    let start = propagation.propagate(query.static_term.as_ref().clone(), asked.clone())?;
     let variables = requests.iter().map(|request| request.asked.variable).collect();
-    carrier.recursions.push(Recursion { variables, varying: varying.clone(), table, asked: BTreeSet::new() });
-    let step = carrier.carry(query.recursive_term.as_ref().clone(), asked);
-    match carrier.recursions.pop() {
+    propagation.recursions.push(Recursion { variables, varying: varying.clone(), table, asked: BTreeSet::new() });
+    let step = propagation.propagate(query.recursive_term.as_ref().clone(), asked);
+    match propagation.recursions.pop() {
         Some(recursion) => Ok((start, step?, recursion)),
         None => internal_err!("a recursive query was left twice"),
     }
@@ -167,23 +167,23 @@ fn with_tangents(
             directions[*direction].variable
         );
     }
-    let term = |before: &DFSchemaRef, carried: WithTangents| -> Result<Term> {
+    let term = |before: &DFSchemaRef, propagated: WithTangents| -> Result<Term> {
         let own = columns(before);
         let mut further = vec![];
         for ((direction, index), Further { inactive, .. }) in &varying {
-            let tangent = carried.tangents[*direction].get(*index);
+            let tangent = propagated.tangents[*direction].get(*index);
             let told = inactive.as_ref().map(|_| tangent.inactive()).transpose()?;
             let tangent = Linearized::Known(tangent);
-            further.push(directions[*direction].column(&tangent, &own[*index], before, carried.plan.schema())?);
+            further.push(directions[*direction].column(&tangent, &own[*index], before, propagated.plan.schema())?);
             further.extend(told);
         }
-        Ok(Term { before: Arc::clone(before), plan: carried.plan, further })
+        Ok(Term { before: Arc::clone(before), plan: propagated.plan, further })
     };
     let (start, step) = (term(query.static_term.schema(), start)?, term(query.recursive_term.schema(), step)?);
     let mut tangents = vec![Tangents::default(); directions.len()];
     for ((direction, index), further) in &varying {
         let data_type = directions[*direction].tangent_type(query.static_term.schema().field(*index).data_type());
-        tangents[*direction].set(*index, further.carried(None, data_type));
+        tangents[*direction].set(*index, further.to_tangent(None, data_type));
     }
     Ok(WithTangents { plan: table.query(start, step)?, tangents })
 }

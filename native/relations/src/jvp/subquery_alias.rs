@@ -8,13 +8,13 @@ use super::propagate::{NodeRequest, Propagation, WithTangents};
 
 /// Propagates tangents through an alias. Like the columns, they are qualified by it.
 pub fn subquery_alias(
-    carrier: &mut Propagation,
+    propagation: &mut Propagation,
     alias: SubqueryAlias,
     requests: &[NodeRequest],
 ) -> Result<WithTangents> {
     let asked = requests.iter().map(NodeRequest::passed_on).collect();
-    let carried = carrier.carry(Arc::unwrap_or_clone(alias.input), asked)?;
-    let tangents = carried.tangents.iter().map(|tangents| tangents.within(&alias.alias)).collect();
-    let plan = SubqueryAlias::try_new(Arc::new(carried.plan), alias.alias)?;
+    let propagated = propagation.propagate(Arc::unwrap_or_clone(alias.input), asked)?;
+    let tangents = propagated.tangents.iter().map(|tangents| tangents.within(&alias.alias)).collect();
+    let plan = SubqueryAlias::try_new(Arc::new(propagated.plan), alias.alias)?;
     Ok(WithTangents { plan: LogicalPlan::SubqueryAlias(plan), tangents })
 }

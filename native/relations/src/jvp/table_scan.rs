@@ -19,21 +19,21 @@ use crate::vocabulary::work_table::source_column;
 
 /// Propagates tangents through a scan. Variables originate in tables, so the other columns of a table do not vary.
 /// Columns of work tables and of shared relations may.
-pub fn table_scan(carrier: &mut Propagation, scan: TableScan, requests: &[NodeRequest]) -> Result<WithTangents> {
+pub fn table_scan(propagation: &mut Propagation, scan: TableScan, requests: &[NodeRequest]) -> Result<WithTangents> {
     if let Some(relation) = SharedRelation::scanned(&scan) {
-        for recursion in &carrier.recursions {
+        for recursion in &propagation.recursions {
             if SharedRelation::reads_iteration(relation.plan(), recursion.table.name())? {
-                return refused_for_gradients_in(recursion.table.name(), carrier.variable_of(requests));
+                return refused_for_gradients_in(recursion.table.name(), propagation.variable_of(requests));
             }
         }
-        return shared(carrier, scan, relation, requests);
+        return shared(propagation, scan, relation, requests);
     }
     if let Some(id) = Given::scanned(&scan).map(|given| given.id()) {
-        return given(carrier, scan, id, requests);
+        return given(propagation, scan, id, requests);
     }
-    let mut recursions = carrier.recursions.iter_mut().rev();
+    let mut recursions = propagation.recursions.iter_mut().rev();
     match recursions.find(|recursion| recursion.table.is_read_by(&scan)) {
-        Some(recursion) => work_table(recursion, &carrier.directions, scan, requests),
+        Some(recursion) => work_table(recursion, &propagation.directions, scan, requests),
         None => Ok(WithTangents::constant(LogicalPlan::TableScan(scan), requests.len())),
     }
 }
@@ -62,7 +62,7 @@ fn work_table(
             let before = recursion.varying.range(..column).map(|(_, further)| further.width()).sum::<usize>();
             added.extend(before..before + further.width());
             let data_type = directions[direction].tangent_type(scan.projected_schema.field(*index).data_type());
-            tangents.set(*index, further.carried(Some(scan.table_name.clone()), data_type));
+            tangents.set(*index, further.to_tangent(Some(scan.table_name.clone()), data_type));
         }
         all.push(tangents);
     }
@@ -71,12 +71,12 @@ fn work_table(
 }
 
 /// Adds tangents to given rows: those of an iteration have tangents by a cell if they vary with it.
-fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[NodeRequest]) -> Result<WithTangents> {
+fn given(propagation: &mut Propagation, mut scan: TableScan, id: Id, requests: &[NodeRequest]) -> Result<WithTangents> {
     let mut all = vec![];
     for (direction, NodeRequest { asked, .. }) in requests.iter().enumerate() {
         let mut tangents = Tangents::default();
-        let cell = carrier.directions[direction].cell.as_ref();
-        if let Some((given, places)) = cell.and_then(|cell| carrier.shared.given(id, cell)) {
+        let cell = propagation.directions[direction].cell.as_ref();
+        if let Some((given, places)) = cell.and_then(|cell| propagation.shared.given(id, cell)) {
             let width = scan.projected_schema.fields().len();
             let mut projection: Vec<_> = (0..width).map(|index| source_column(&scan, index)).collect();
             for index in &asked.wanted {
@@ -100,25 +100,25 @@ fn given(carrier: &mut Propagation, mut scan: TableScan, id: Id, requests: &[Nod
 /// TableScan: ∂groups projection=[∂sum]     ->     TableScan: ∂groups projection=[∂sum, ∂sum/∂e]
 /// ```
 fn shared(
-    carrier: &mut Propagation,
+    propagation: &mut Propagation,
     mut scan: TableScan,
     mut relation: Arc<SharedRelation>,
     requests: &[NodeRequest],
 ) -> Result<WithTangents> {
     let mut all = vec![];
     for (direction, request) in requests.iter().enumerate() {
-        let cell = carrier.directions[direction].cell.clone().filter(|_| request.is_active());
+        let cell = propagation.directions[direction].cell.clone().filter(|_| request.is_active());
         let found = match cell {
-            Some(cell) if carrier.shared.moves(relation.plan(), &cell)? => {
+            Some(cell) if propagation.shared.moves(relation.plan(), &cell)? => {
                 let read = request.asked.wanted.iter().map(|index| source_column(&scan, *index)).collect();
-                if carrier.shared.by(&relation, &cell, &read).is_none() {
-                    add_tangents(carrier, &relation, &cell, direction)?;
+                if propagation.shared.by(&relation, &cell, &read).is_none() {
+                    add_tangents(propagation, &relation, &cell, direction)?;
                 }
-                let Some((with, tangents)) = carrier.shared.by(&relation, &cell, &read) else {
+                let Some((with, tangents)) = propagation.shared.by(&relation, &cell, &read) else {
                     return internal_err!("a shared relation has no tangents");
                 };
                 let known = (with, tangents);
-                let (next, tangents) = with_tangents(scan, &relation, known, &request.asked.wanted, carrier.names)?;
+                let (next, tangents) = with_tangents(scan, &relation, known, &request.asked.wanted, propagation.names)?;
                 (scan, relation) = (next, Arc::clone(with));
                 tangents
             }
@@ -140,7 +140,7 @@ fn with_tangents(
     let wanted: Vec<_> = wanted.iter().map(|index| (*index, tangents.get(source_column(&scan, *index)))).collect();
     let position = |column: &Column| known.columns().position(|name| name == column.name);
     let added = wanted.iter().filter_map(|(_, tangent)| match tangent {
-        Tangent::Column(carried) => position(&carried.column),
+        Tangent::Column(tangent) => position(&tangent.column),
         Tangent::Zero | Tangent::One => None,
     });
     let added = added.collect();
@@ -149,8 +149,8 @@ fn with_tangents(
     let mut found = Tangents::default();
     for (index, tangent) in wanted {
         let tangent = match tangent {
-            Tangent::Column(carried) => {
-                let named = position(&carried.column).and_then(|position| named.get(position));
+            Tangent::Column(tangent) => {
+                let named = position(&tangent.column).and_then(|position| named.get(position));
                 let Some(named) = named else { return internal_err!("a tangent is not read") };
                 Column::new(Some(table.clone()), named.clone()).into()
             }
@@ -163,38 +163,38 @@ fn with_tangents(
 
 /// Gives all columns of a shared relation tangents by the cell of a direction.
 fn add_tangents(
-    carrier: &mut Propagation,
+    propagation: &mut Propagation,
     relation: &Arc<SharedRelation>,
     cell: &Cell,
     direction: usize,
 ) -> Result<()> {
-    let latest = carrier.shared.latest(relation);
+    let latest = propagation.shared.latest(relation);
     let plan = latest.plan();
     let fields = plan.schema().fields().iter().enumerate();
     let wanted = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
     let asked = TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted };
-    let (carried, of_plan) = carrier.carry_in(direction, plan.clone(), asked)?;
-    if Iterations::of(&carried).is_some() {
+    let (propagated, of_plan) = propagation.propagate_in(direction, plan.clone(), asked)?;
+    if Iterations::of(&propagated).is_some() {
         // The tangents are its last columns already.
-        let with_tangents = latest.with_plan(carried);
-        carrier.shared.add(latest, cell.clone(), with_tangents, of_plan);
+        let with_tangents = latest.with_plan(propagated);
+        propagation.shared.add(latest, cell.clone(), with_tangents, of_plan);
         return Ok(());
     }
     let mut exprs = columns(plan.schema());
     let mut tangents = Tangents::default();
     for (index, tangent) in of_plan.iter() {
         let tangent = match tangent {
-            Tangent::Column(carried) => {
-                let name = carrier.names.part(&carried.column.name);
-                exprs.push(Expr::Column(carried.column.clone()).alias(name.clone()));
+            Tangent::Column(tangent) => {
+                let name = propagation.names.part(&tangent.column.name);
+                exprs.push(Expr::Column(tangent.column.clone()).alias(name.clone()));
                 Column::new_unqualified(name).into()
             }
             constant => constant.clone(),
         };
         tangents.set(index, tangent);
     }
-    let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried))?);
+    let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(propagated))?);
     let with_tangents = latest.with_plan(plan);
-    carrier.shared.add(latest, cell.clone(), with_tangents, tangents);
+    propagation.shared.add(latest, cell.clone(), with_tangents, tangents);
     Ok(())
 }

@@ -36,11 +36,11 @@ struct Added {
 ///   Projection: w, q, 1 AS ∂inactive, 0 AS ∂q/∂w #2
 ///     Projection: p.w, 3 AS q
 /// ```
-pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest]) -> Result<WithTangents> {
+pub fn union(propagation: &mut Propagation, union: &Union, requests: &[NodeRequest]) -> Result<WithTangents> {
     let mut inputs = vec![];
     for (number, input) in union.inputs.iter().enumerate() {
         let asked = requests.iter().map(|request| request.of_input(number, request.asked.wanted.clone())).collect();
-        inputs.push(carrier.carry(input.as_ref().clone(), asked)?);
+        inputs.push(propagation.propagate(input.as_ref().clone(), asked)?);
     }
     let mut all = vec![];
     let mut added = vec![];
@@ -51,16 +51,16 @@ pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest])
             if all_are(Tangent::One) {
                 tangents.set(*index, Tangent::One);
             } else if !all_are(Tangent::Zero) {
-                let Direction { variable, .. } = &carrier.directions[direction];
+                let Direction { variable, .. } = &propagation.directions[direction];
                 let field = union.schema.field(*index);
-                let name = carrier.names.tangent(field.name(), variable);
+                let name = propagation.names.tangent(field.name(), variable);
                 // Of an input in which it is a constant too.
                 let of_inputs = || inputs.iter().map(|input| input.tangents[direction].get(*index));
                 let is_told = of_inputs().any(|tangent| tangent.is_told() || tangent == Tangent::Zero);
-                let inactive = is_told.then(|| carrier.names.part("inactive"));
+                let inactive = is_told.then(|| propagation.names.part("inactive"));
                 let told = inactive.clone().map(|name| Inactive {
                     column: Column::new_unqualified(name),
-                    data_type: carrier.directions[direction].tangent_type(field.data_type()),
+                    data_type: propagation.directions[direction].tangent_type(field.data_type()),
                 });
                 let column = Column::new_unqualified(name.clone());
                 tangents.set(*index, Tangent::Column(tangent::TangentColumn { column, inactive: told }));
@@ -73,7 +73,7 @@ pub fn union(carrier: &mut Propagation, union: &Union, requests: &[NodeRequest])
         return Ok(WithTangents { plan: LogicalPlan::Union(union.clone()), tangents: all });
     }
     let widened = union.inputs.iter().zip(inputs).map(|(before, input)| {
-        let input = with_tangents(before.schema(), input, &union.schema, &added, &carrier.directions)?;
+        let input = with_tangents(before.schema(), input, &union.schema, &added, &propagation.directions)?;
         Ok(Arc::new(input))
     });
     Ok(WithTangents { plan: widened_union(union, widened.collect::<Result<_>>()?)?, tangents: all })

@@ -22,16 +22,16 @@ use crate::vocabulary::origin::is_unnested;
 /// Unnest: lists[v] structs[]
 ///   Projection: l.w, l.w * 2 AS q, l.v, jvp(l.w * 2, l.w, 1) AS ∂q/∂w
 /// ```
-pub fn unnest(carrier: &mut Propagation, unnest: &Unnest, requests: &[NodeRequest]) -> Result<WithTangents> {
+pub fn unnest(propagation: &mut Propagation, unnest: &Unnest, requests: &[NodeRequest]) -> Result<WithTangents> {
     let source = |index: usize| unnest.dependency_indices.get(index).copied();
     let asked = requests.iter().map(|request| {
         let below = request.asked.wanted.iter().filter_map(|index| source(*index));
         request.of_input(0, below.collect())
     });
     let asked = asked.collect();
-    let carried = carrier.carry(unnest.input.as_ref().clone(), asked)?;
+    let propagated = propagation.propagate(unnest.input.as_ref().clone(), asked)?;
     let mut all = vec![];
-    for ((direction, request), below) in carrier.directions.iter().zip(requests).zip(&carried.tangents) {
+    for ((direction, request), below) in propagation.directions.iter().zip(requests).zip(&propagated.tangents) {
         let mut tangents = Tangents::default();
         for index in &request.asked.wanted {
             let Some(column) = source(*index) else { continue };
@@ -48,6 +48,6 @@ pub fn unnest(carrier: &mut Propagation, unnest: &Unnest, requests: &[NodeReques
         }
         all.push(tangents);
     }
-    let plan = unnest_with_options(carried.plan, unnest.exec_columns.clone(), unnest.options.clone())?;
+    let plan = unnest_with_options(propagated.plan, unnest.exec_columns.clone(), unnest.options.clone())?;
     Ok(WithTangents { plan, tangents: all })
 }

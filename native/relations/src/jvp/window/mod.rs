@@ -23,24 +23,24 @@ use functions::{Windows, over_columns, with_windows_over_columns};
 
 /// Propagates tangents through window functions. The columns of the input keep their tangents. Partitions and orders
 /// count as constant, like conditions.
-pub fn window(carrier: &mut Propagation, window: Window, requests: &[NodeRequest]) -> Result<WithTangents> {
+pub fn window(propagation: &mut Propagation, window: Window, requests: &[NodeRequest]) -> Result<WithTangents> {
     let by_rows = |request: &&(usize, &NodeRequest)| {
         request.1.asked.reading != Perturb::AllRows && matches!(request.1.inputs[0], Variable::Column(_))
     };
     let active: Vec<_> = requests.iter().enumerate().filter(|(_, request)| request.is_active()).collect();
     let Some((direction, request)) = active.iter().find(by_rows) else {
-        let windows = Windows::of(window, carrier.names)?;
-        return of_all_rows(carrier, &windows, requests);
+        let windows = Windows::of(window, propagation.names)?;
+        return of_all_rows(propagation, &windows, requests);
     };
     if active.len() > 1 {
-        return carrier.carry_one_by_one(LogicalPlan::Window(window), requests);
+        return propagation.propagate_one_by_one(LogicalPlan::Window(window), requests);
     }
-    let windows = Windows::of(window, carrier.names)?;
+    let windows = Windows::of(window, propagation.names)?;
     match request.asked.reading {
-        _ if !carrier.recursions.is_empty() => of_iterations(carrier, windows, requests),
-        Perturb::OwnRowFrozenWindows => fixed(carrier, windows, requests),
-        Perturb::OwnRow { by_value } => own_row::by_own_cell(carrier, *direction, &windows, request, by_value),
-        Perturb::AllRows => of_all_rows(carrier, &windows, requests),
+        _ if !propagation.recursions.is_empty() => of_iterations(propagation, windows, requests),
+        Perturb::OwnRowFrozenWindows => fixed(propagation, windows, requests),
+        Perturb::OwnRow { by_value } => own_row::by_own_cell(propagation, *direction, &windows, request, by_value),
+        Perturb::AllRows => of_all_rows(propagation, &windows, requests),
     }
 }
 
@@ -59,9 +59,9 @@ pub fn window(carrier: &mut Propagation, window: Window, requests: &[NodeRequest
 ///     Projection: w, x, id, jvp(w * x, w, 1) AS ∂argument of sum
 ///       TableScan: t
 /// ```
-fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
+fn of_all_rows(propagation: &mut Propagation, windows: &Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
     let Windows { input, functions, shown } = windows;
-    let asked = carrier.directions.iter().zip(requests).map(|(direction, request)| {
+    let asked = propagation.directions.iter().zip(requests).map(|(direction, request)| {
         let wanted = &request.asked.wanted;
         let mut below = windows.passed_on(wanted);
         let read = windows.wanted(wanted).flat_map(|(_, function)| arguments(function));
@@ -69,10 +69,10 @@ fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeReq
         Ok(request.of_input(0, below))
     });
     let asked = asked.collect::<Result<_>>()?;
-    let WithTangents { plan, tangents: mut all } = carrier.carry(input.clone(), asked)?;
+    let WithTangents { plan, tangents: mut all } = propagation.propagate(input.clone(), asked)?;
     let mut computed = functions.clone();
     let (mut ranks, mut exprs) = (vec![], vec![]);
-    for ((direction, request), tangents) in carrier.directions.iter().zip(requests).zip(&mut all) {
+    for ((direction, request), tangents) in propagation.directions.iter().zip(requests).zip(&mut all) {
         let below = tangents.clone();
         for (index, function) in windows.wanted(&request.asked.wanted) {
             let mut rows = Over {
@@ -81,7 +81,7 @@ fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeReq
                 carried: plan.schema(),
                 jvp: &direction.jvp,
                 variable: &direction.variable,
-                names: carrier.names,
+                names: propagation.names,
                 keys: &[],
                 ranks: &mut ranks,
                 computed: &mut computed,
@@ -91,7 +91,7 @@ fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeReq
                     let field = shown.field(index);
                     let data_type = direction.tangent_type(field.data_type());
                     guarded.tangent = of_type(null_with_column(guarded.tangent, shown, index)?, &data_type);
-                    direction.add_carried(guarded, (field.name(), data_type), &mut exprs, carrier.names)?
+                    direction.add_carried(guarded, (field.name(), data_type), &mut exprs, propagation.names)?
                 }
                 None => Tangent::Zero,
             };
@@ -100,31 +100,31 @@ fn of_all_rows(carrier: &mut Propagation, windows: &Windows, requests: &[NodeReq
     }
     let mut read = vec![];
     for added in computed.iter_mut().skip(functions.len()) {
-        over_columns(added, &mut read, carrier.names);
+        over_columns(added, &mut read, propagation.names);
     }
-    let plan = with_windows_over_columns(plan, ranks, carrier.names)?;
+    let plan = with_windows_over_columns(plan, ranks, propagation.names)?;
     let plan = LogicalPlan::Window(Window::try_new(computed, Arc::new(with_columns(plan, read)?))?);
     Ok(WithTangents { plan: with_columns(plan, exprs)?, tangents: all })
 }
 
 /// Propagates the tangents of the input's columns, and treats the values of window functions as constant.
-fn fixed(carrier: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
+fn fixed(propagation: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
     let asked = requests.iter().map(|request| request.of_input(0, windows.passed_on(&request.asked.wanted))).collect();
-    let carried = carrier.carry(windows.input, asked)?;
-    let plan = LogicalPlan::Window(Window::try_new(windows.functions, Arc::new(carried.plan))?);
-    Ok(WithTangents { plan, tangents: carried.tangents })
+    let propagated = propagation.propagate(windows.input, asked)?;
+    let plan = LogicalPlan::Window(Window::try_new(windows.functions, Arc::new(propagated.plan))?);
+    Ok(WithTangents { plan, tangents: propagated.tangents })
 }
 
 /// Functions of what varies over the rows of one iteration are refused: which cell these rows have is not carried along.
-fn of_iterations(carrier: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
+fn of_iterations(propagation: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
     let input = &windows.input;
-    let asked = carrier.directions.iter().zip(requests).map(|(direction, request)| {
+    let asked = propagation.directions.iter().zip(requests).map(|(direction, request)| {
         let read = windows.wanted(&request.asked.wanted).flat_map(|(_, function)| arguments(function));
         Ok(request.of_input(0, direction.needs(input.schema(), request.inputs[0], read)?))
     });
     let asked = asked.collect::<Result<_>>()?;
-    let carried = carrier.carry(input.clone(), asked)?;
-    for ((direction, request), tangents) in carrier.directions.iter().zip(requests).zip(&carried.tangents) {
+    let propagated = propagation.propagate(input.clone(), asked)?;
+    for ((direction, request), tangents) in propagation.directions.iter().zip(requests).zip(&propagated.tangents) {
         for (_, function) in windows.wanted(&request.asked.wanted) {
             for argument in arguments(function) {
                 if direction.linearize(argument, input.schema(), tangents)? != Linearized::Known(Tangent::Zero) {
@@ -139,5 +139,5 @@ fn of_iterations(carrier: &mut Propagation, windows: Windows, requests: &[NodeRe
             }
         }
     }
-    fixed(carrier, windows, requests)
+    fixed(propagation, windows, requests)
 }

@@ -101,7 +101,7 @@ struct Layers {
 /// Propagates tangents through window functions, by the row's own value of the variable of a direction. With
 /// `by_value`, all rows with an equal value move together.
 pub fn by_own_cell(
-    carrier: &mut Propagation,
+    propagation: &mut Propagation,
     direction: usize,
     windows: &Windows,
     request: &NodeRequest,
@@ -110,10 +110,10 @@ pub fn by_own_cell(
     let Variable::Column(variable) = request.inputs[0] else {
         return plan_err!("the variable of a window is no column of its input");
     };
-    let (wanted, directions) = (&request.asked.wanted, carrier.directions.len());
+    let (wanted, directions) = (&request.asked.wanted, propagation.directions.len());
     let columns_below = windows.input.schema().columns();
     let repeat = by_value || !has_cells_of_its_own(&windows.input, variable)?;
-    let mut own = OwnRows { carrier, direction, of: columns_below[variable].clone(), repeat };
+    let mut own = OwnRows { propagation, direction, of: columns_below[variable].clone(), repeat };
     let mut plan = windows.input.clone();
     let varying = own.varying(&mut plan, windows, wanted)?;
     let needs_number = |varying: &Varying| repeat || varying.is_choice;
@@ -134,17 +134,17 @@ pub fn by_own_cell(
     for varying in varying {
         let Some(mut derivative) = own.derivative(&varying, &found, &mut layers, plan.schema())? else { continue };
         let field = windows.shown.field(varying.index);
-        let direction = &own.carrier.directions[direction];
+        let direction = &own.propagation.directions[direction];
         let data_type = direction.tangent_type(field.data_type());
         derivative.tangent = of_type(derivative.tangent, &data_type);
-        let (own_names, derivatives) = (&mut *own.carrier.names, &mut layers.derivatives);
+        let (own_names, derivatives) = (&mut *own.propagation.names, &mut layers.derivatives);
         let tangent = direction.add_carried(derivative, (field.name(), data_type), derivatives, own_names)?;
         tangents.set(varying.index, tangent);
     }
-    let mut carried =
-        WithTangents::constant(layers.over(plan, windows.functions.len(), own.carrier.names)?, directions);
-    carried.tangents[direction] = tangents;
-    Ok(carried)
+    let mut propagated =
+        WithTangents::constant(layers.over(plan, windows.functions.len(), own.propagation.names)?, directions);
+    propagated.tangents[direction] = tangents;
+    Ok(propagated)
 }
 
 impl Layers {
@@ -169,7 +169,7 @@ impl Layers {
 
 /// The cells of a variable below a window node.
 struct OwnRows<'c, 'a> {
-    carrier: &'c mut Propagation<'a>,
+    propagation: &'c mut Propagation<'a>,
     /// The number of the direction.
     direction: usize,
     /// The column that is the variable.
@@ -180,7 +180,7 @@ struct OwnRows<'c, 'a> {
 
 impl OwnRows<'_, '_> {
     fn direction(&self) -> &Direction {
-        &self.carrier.directions[self.direction]
+        &self.propagation.directions[self.direction]
     }
 
     /// Returns the window functions that vary, with how their derivatives are found. The plan gets the values of the windows
@@ -190,7 +190,7 @@ impl OwnRows<'_, '_> {
         for (index, function) in windows.wanted(wanted) {
             let Expr::WindowFunction(call) = unaliased(function) else { continue };
             let variable = plan.schema().index_of_column(&self.of)?;
-            if varies((self.direction(), self.carrier.names), plan, variable, &arguments(function))? {
+            if varies((self.direction(), self.propagation.names), plan, variable, &arguments(function))? {
                 let way = self.way(plan, function, call)?;
                 varying.push(Varying { index, function: function.clone(), is_choice: is_choice(call.fun.name()), way });
             }
@@ -202,7 +202,7 @@ impl OwnRows<'_, '_> {
     fn number(&mut self, plan: &mut LogicalPlan, by_value: bool) -> Result<Column> {
         let position = plan.schema().index_of_column(&self.of)?;
         let numbered = if by_value { numbered_by_value } else { numbered };
-        let (with_numbers, number) = numbered(std::mem::take(plan), position, self.carrier.names)?;
+        let (with_numbers, number) = numbered(std::mem::take(plan), position, self.propagation.names)?;
         *plan = with_numbers;
         Ok(number)
     }
@@ -295,7 +295,7 @@ impl OwnRows<'_, '_> {
         let variable = plan.schema().index_of_column(&self.of)?;
         let read = self.read(plan, [function])?;
         let keys = &call.params.partition_by;
-        let lower = windows_below((self.direction(), self.carrier.names), Below { plan, variable, read, keys })?;
+        let lower = windows_below((self.direction(), self.propagation.names), Below { plan, variable, read, keys })?;
         let apart = lower.iter().find(|lower| !lower.is_nested);
         let name = &self.direction().variable;
         if let (Some(apart), false) = (apart, self.repeat) {
@@ -326,7 +326,7 @@ impl OwnRows<'_, '_> {
         let mut found = vec![];
         for lower in lower {
             let variable = plan.schema().index_of_column(&self.of)?;
-            let (with_value, column) = lower.lifted(std::mem::take(plan), variable, self.carrier.names)?;
+            let (with_value, column) = lower.lifted(std::mem::take(plan), variable, self.propagation.names)?;
             *plan = with_value;
             found.push(column);
         }
@@ -338,7 +338,7 @@ impl OwnRows<'_, '_> {
         let schema = Arc::clone(plan.schema());
         let variable = Variable::Column(schema.index_of_column(&self.of)?);
         let asked = TangentRequest { variable, reading, wanted };
-        let (with_tangents, tangents) = self.carrier.carry_in(self.direction, std::mem::take(plan), asked)?;
+        let (with_tangents, tangents) = self.propagation.propagate_in(self.direction, std::mem::take(plan), asked)?;
         *plan = with_tangents;
         Ok(Pass { schema, tangents })
     }
@@ -355,7 +355,7 @@ impl OwnRows<'_, '_> {
             ..self.direction().clone()
         };
         let asked = TangentRequest { variable: Variable::Column(index), reading: Perturb::OwnRowFrozenWindows, wanted };
-        let (with_tangents, tangents) = self.carrier.carry_along(direction, std::mem::take(plan), asked)?;
+        let (with_tangents, tangents) = self.propagation.propagate_along(direction, std::mem::take(plan), asked)?;
         *plan = with_tangents;
         Ok(Pass { schema, tangents })
     }
@@ -369,14 +369,14 @@ impl OwnRows<'_, '_> {
         carried: &'r DFSchemaRef,
     ) -> OwnRow<'r> {
         let Layers { functions, ranks, terms, sums, .. } = layers;
-        let direction = &self.carrier.directions[self.direction];
+        let direction = &self.propagation.directions[self.direction];
         let over = Over {
             columns: &pass.schema,
             tangents: &pass.tangents,
             carried,
             jvp: &direction.jvp,
             variable: &direction.variable,
-            names: self.carrier.names,
+            names: self.propagation.names,
             keys: &[],
             ranks,
             computed: functions,
