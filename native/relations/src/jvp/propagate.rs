@@ -168,7 +168,7 @@ impl Further {
 }
 
 /// The step of a direction at a node.
-enum Onward {
+enum TangentStep {
     /// No column varies here.
     Constant,
     /// This column is the variable.
@@ -295,18 +295,18 @@ impl<'a> Propagation<'a> {
         let mut requests = vec![];
         let mut here = vec![];
         for (number, mut asked) in asked.into_iter().enumerate() {
-            let onward = match asked.wanted.is_empty() {
-                true => Onward::Constant,
-                false => self.onward(&plan, &asked, number)?,
+            let step = match asked.wanted.is_empty() {
+                true => TangentStep::Constant,
+                false => self.step(&plan, &asked, number)?,
             };
-            let inputs = match &onward {
-                Onward::Below(inputs) => inputs.clone(),
-                Onward::Constant | Onward::Is(_) | Onward::Moves(_) => {
+            let inputs = match &step {
+                TangentStep::Below(inputs) => inputs.clone(),
+                TangentStep::Constant | TangentStep::Is(_) | TangentStep::Moves(_) => {
                     asked.wanted.clear();
                     vec![Variable::Outer; plan.inputs().len()]
                 }
             };
-            here.push(onward);
+            here.push(step);
             requests.push(NodeRequest { asked, inputs });
         }
         let schema = Arc::clone(plan.schema());
@@ -316,10 +316,10 @@ impl<'a> Propagation<'a> {
             false => (self.rule)(self, plan, &requests)?,
         };
         let mut moved = vec![];
-        for ((direction, onward), tangents) in self.directions.iter().zip(here).zip(&mut propagated.tangents) {
-            match (onward, &direction.seed) {
-                (Onward::Is(index), _) => tangents.set(index, Tangent::One),
-                (Onward::Moves(index), Some(seed)) => {
+        for ((direction, step), tangents) in self.directions.iter().zip(here).zip(&mut propagated.tangents) {
+            match (step, &direction.seed) {
+                (TangentStep::Is(index), _) => tangents.set(index, Tangent::One),
+                (TangentStep::Moves(index), Some(seed)) => {
                     let field = schema.field(index);
                     let seed = seed.clone().cast_to(&direction.tangent_type(field.data_type()), &schema)?;
                     tangents.set(index, direction.add_computed(seed, field.name(), &mut moved, self.names).into());
@@ -331,7 +331,7 @@ impl<'a> Propagation<'a> {
     }
 
     /// Returns the step of a direction at a node from which it wants tangents.
-    fn onward(&self, plan: &LogicalPlan, asked: &TangentRequest, number: usize) -> Result<Onward> {
+    fn step(&self, plan: &LogicalPlan, asked: &TangentRequest, number: usize) -> Result<TangentStep> {
         let (direction, names) = (&self.directions[number], &*self.names);
         let inputs = plan.inputs();
         let index = match (asked.variable, &direction.cell) {
@@ -340,22 +340,24 @@ impl<'a> Propagation<'a> {
                 let may_move =
                     |node: &LogicalPlan| has_by_row_beside(node, names) || self.is_moved_iteration(node, number);
                 if cell.is_none() || !SharedRelation::any_node_in(plan, &may_move)? {
-                    return Ok(Onward::Constant);
+                    return Ok(TangentStep::Constant);
                 }
                 None
             }
-            (Variable::Everywhere, Some(cell)) if is_same(plan, &cell.origin) => return Ok(Onward::Is(cell.position)),
-            (Variable::Everywhere, Some(cell)) if self.shared.moves(plan, cell)? => {
-                return Ok(Onward::Below(vec![Variable::Everywhere; inputs.len()]));
+            (Variable::Everywhere, Some(cell)) if is_same(plan, &cell.origin) => {
+                return Ok(TangentStep::Is(cell.position));
             }
-            (Variable::Everywhere, _) => return Ok(Onward::Constant),
+            (Variable::Everywhere, Some(cell)) if self.shared.moves(plan, cell)? => {
+                return Ok(TangentStep::Below(vec![Variable::Everywhere; inputs.len()]));
+            }
+            (Variable::Everywhere, _) => return Ok(TangentStep::Constant),
             (Variable::Outer, _) => None,
             (Variable::Column(index), _) => Some(index),
         };
         let from = index.map(|index| origin(plan, index)).transpose()?;
         let sources = match index.zip(from) {
-            Some((index, Origin::Here)) if direction.seed.is_some() => return Ok(Onward::Moves(index)),
-            Some((_, Origin::Here)) if is_constant_beside(plan) => return Ok(Onward::Constant),
+            Some((index, Origin::Here)) if direction.seed.is_some() => return Ok(TangentStep::Moves(index)),
+            Some((_, Origin::Here)) if is_constant_beside(plan) => return Ok(TangentStep::Constant),
             Some((_, Origin::Here)) | None => vec![],
             Some((_, Origin::Below(sources))) => sources,
         };
@@ -370,7 +372,7 @@ impl<'a> Propagation<'a> {
                 Some((_, column)) => Variable::Column(*column),
                 None => Variable::Outer,
             };
-        Ok(Onward::Below(inputs.iter().enumerate().map(seen_by).collect()))
+        Ok(TangentStep::Below(inputs.iter().enumerate().map(seen_by).collect()))
     }
 
     /// Returns whether a node scans the work table of a recursive query of which columns vary in a direction.
