@@ -91,7 +91,8 @@ fn varies(
         let everywhere = Direction { cell, seed: None, origins: vec![], ..direction.clone() };
         let asked =
             TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted: asked.wanted.clone() };
-        let Ok((_, tangents)) = propagation.tried(everywhere, subquery.input.as_ref().clone(), asked) else {
+        let Ok((_, tangents)) = propagation.propagate_on_copy(everywhere, subquery.input.as_ref().clone(), asked)
+        else {
             return Ok(true);
         };
         if tangents.iter().next().is_some() {

@@ -266,7 +266,7 @@ impl<'a> Propagation<'a> {
 
     /// Propagates tangents up a plan in a further direction, on copies of the names and shared relations. The caller
     /// drops the result, or only looks at it.
-    pub fn tried(
+    pub fn propagate_on_copy(
         &mut self,
         direction: Direction,
         plan: LogicalPlan,
