@@ -132,7 +132,7 @@ pub struct Propagation<'a> {
 
 /// The names of the further columns of a recursive query for the tangent of one of its columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Further {
+pub struct TangentFields {
     /// The column with the tangent.
     pub tangent: String,
     /// The column that tells where the tangent is inactive, if one of the terms has it.
@@ -146,14 +146,14 @@ pub struct Recursion {
     pub variables: Vec<Variable>,
     /// The columns that vary, each in a direction, with the names of their tangents. These are the further columns of the work table, in
     /// this order.
-    pub varying: BTreeMap<(usize, usize), Further>,
+    pub varying: BTreeMap<(usize, usize), TangentFields>,
     /// The work table with those tangents.
     pub table: WorkTable,
     /// The columns whose tangents the recursive term has requested, each in a direction.
     pub asked: BTreeSet<(usize, usize)>,
 }
 
-impl Further {
+impl TangentFields {
     /// Returns the number of these columns.
     pub fn width(&self) -> usize {
         1 + usize::from(self.inactive.is_some())

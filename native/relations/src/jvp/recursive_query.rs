@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{Further, NodeRequest, Propagation, Recursion, TangentRequest, WithTangents};
+use super::propagate::{NodeRequest, Propagation, Recursion, TangentFields, TangentRequest, WithTangents};
 use crate::plan::recursion::{Term, WorkTable};
 use crate::shared_relation::inline_for_analysis;
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
@@ -71,7 +71,7 @@ pub fn recursive_query(
         };
         let told: BTreeSet<InDirection> = vary.iter().copied().filter(is_told).collect();
         let known: BTreeSet<InDirection> =
-            varying.iter().filter(|(_, further)| further.inactive.is_some()).map(|(column, _)| *column).collect();
+            varying.iter().filter(|(_, fields)| fields.inactive.is_some()).map(|(column, _)| *column).collect();
         if needed == wanted && vary.iter().eq(varying.keys()) && told.is_subset(&known) {
             if let Some((direction, _)) = varying.keys().next() {
                 propagation.shared.check_unrolled(&query.name, &propagation.directions[*direction].variable)?;
@@ -83,11 +83,12 @@ pub fn recursive_query(
         for (direction, index) in vary {
             let column = query.static_term.schema().field(index).name();
             let variable = &propagation.directions[direction].variable;
-            let further = varying
-                .entry((direction, index))
-                .or_insert_with(|| Further { tangent: propagation.names.tangent(column, variable), inactive: None });
-            if told.contains(&(direction, index)) && further.inactive.is_none() {
-                further.inactive = Some(propagation.names.part("inactive"));
+            let fields = varying.entry((direction, index)).or_insert_with(|| TangentFields {
+                tangent: propagation.names.tangent(column, variable),
+                inactive: None,
+            });
+            if told.contains(&(direction, index)) && fields.inactive.is_none() {
+                fields.inactive = Some(propagation.names.part("inactive"));
             }
         }
     }
@@ -123,7 +124,7 @@ fn terms(
     query: &RecursiveQuery,
     requests: &[NodeRequest],
     wanted: &BTreeSet<InDirection>,
-    varying: &BTreeMap<InDirection, Further>,
+    varying: &BTreeMap<InDirection, TangentFields>,
 ) -> Result<(WithTangents, WithTangents, Recursion)> {
     let asked = |direction: usize, request: &NodeRequest| {
         let wanted = wanted.range((direction, 0)..(direction + 1, 0)).map(|(_, index)| *index);
@@ -131,13 +132,13 @@ fn terms(
     };
     let asked: Vec<_> = requests.iter().enumerate().map(|(number, request)| asked(number, request)).collect();
     let schema = query.static_term.schema();
-    let further = varying.iter().flat_map(|((direction, index), Further { tangent, inactive })| {
+    let fields = varying.iter().flat_map(|((direction, index), TangentFields { tangent, inactive })| {
         let field = schema.field(*index);
         let data_type = propagation.directions[*direction].tangent_type(field.data_type());
         let inactive = inactive.iter().map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
         [Arc::new(Field::new(tangent, data_type, field.is_nullable()))].into_iter().chain(inactive)
     });
-    let table = WorkTable::widened(query, further);
+    let table = WorkTable::widened(query, fields);
     let start = propagation.propagate(query.static_term.as_ref().clone(), asked.clone())?;
     let variables = requests.iter().map(|request| request.asked.variable).collect();
     propagation.recursions.push(Recursion { variables, varying: varying.clone(), table, asked: BTreeSet::new() });
@@ -170,7 +171,7 @@ fn with_tangents(
     let term = |before: &DFSchemaRef, propagated: WithTangents| -> Result<Term> {
         let own = columns(before);
         let mut further = vec![];
-        for ((direction, index), Further { inactive, .. }) in &varying {
+        for ((direction, index), TangentFields { inactive, .. }) in &varying {
             let tangent = propagated.tangents[*direction].get(*index);
             let told = inactive.as_ref().map(|_| tangent.inactive()).transpose()?;
             let tangent = Linearized::Known(tangent);
@@ -181,9 +182,9 @@ fn with_tangents(
     };
     let (start, step) = (term(query.static_term.schema(), start)?, term(query.recursive_term.schema(), step)?);
     let mut tangents = vec![Tangents::default(); directions.len()];
-    for ((direction, index), further) in &varying {
+    for ((direction, index), fields) in &varying {
         let data_type = directions[*direction].tangent_type(query.static_term.schema().field(*index).data_type());
-        tangents[*direction].set(*index, further.to_tangent(None, data_type));
+        tangents[*direction].set(*index, fields.to_tangent(None, data_type));
     }
     Ok(WithTangents { plan: table.query(start, step)?, tangents })
 }

@@ -58,11 +58,11 @@ fn work_table(
         for index in asked.wanted.iter().filter(|_| is_variable) {
             let column = (direction, source_column(&scan, *index));
             recursion.asked.insert(column);
-            let Some(further) = recursion.varying.get(&column) else { continue };
-            let before = recursion.varying.range(..column).map(|(_, further)| further.width()).sum::<usize>();
-            added.extend(before..before + further.width());
+            let Some(fields) = recursion.varying.get(&column) else { continue };
+            let before = recursion.varying.range(..column).map(|(_, fields)| fields.width()).sum::<usize>();
+            added.extend(before..before + fields.width());
             let data_type = directions[direction].tangent_type(scan.projected_schema.field(*index).data_type());
-            tangents.set(*index, further.to_tangent(Some(scan.table_name.clone()), data_type));
+            tangents.set(*index, fields.to_tangent(Some(scan.table_name.clone()), data_type));
         }
         all.push(tangents);
     }
