@@ -60,7 +60,7 @@ struct Iterated {
     /// The columns of its work table that vary.
     varying: BTreeSet<usize>,
     /// Those that the recursive term reads.
-    asked: BTreeSet<usize>,
+    requested: BTreeSet<usize>,
 }
 
 impl Dependence<'_> {
@@ -144,7 +144,7 @@ impl Dependence<'_> {
         let Some(iterated) = found.filter(|iterated| source_column(scan, variable) == iterated.variable) else {
             return Ok(BTreeSet::new());
         };
-        iterated.asked.extend(wanted.iter().map(|index| source_column(scan, *index)));
+        iterated.requested.extend(wanted.iter().map(|index| source_column(scan, *index)));
         Ok(wanted.into_iter().filter(|index| iterated.varying.contains(&source_column(scan, *index))).collect())
     }
 
@@ -155,19 +155,19 @@ impl Dependence<'_> {
         variable: usize,
         wanted: BTreeSet<usize>,
     ) -> Result<BTreeSet<usize>> {
-        let mut asked = wanted.clone();
+        let mut requested = wanted.clone();
         let mut varying = BTreeSet::new();
         loop {
-            let first = self.varying(&query.static_term, variable, &asked)?;
+            let first = self.varying(&query.static_term, variable, &requested)?;
             let name = query.name.clone();
-            self.iterated.push(Iterated { name, variable, varying: varying.clone(), asked: asked.clone() });
-            let later = self.varying(&query.recursive_term, variable, &asked);
-            let needed = self.iterated.pop().map_or_else(BTreeSet::new, |iterated| iterated.asked);
+            self.iterated.push(Iterated { name, variable, varying: varying.clone(), requested: requested.clone() });
+            let later = self.varying(&query.recursive_term, variable, &requested);
+            let needed = self.iterated.pop().map_or_else(BTreeSet::new, |iterated| iterated.requested);
             let vary: BTreeSet<usize> = first.union(&later?).copied().collect();
-            if needed == asked && vary == varying {
+            if needed == requested && vary == varying {
                 return Ok(wanted.intersection(&varying).copied().collect());
             }
-            (asked, varying) = (needed, vary);
+            (requested, varying) = (needed, vary);
         }
     }
 }

@@ -150,7 +150,7 @@ pub struct Recursion {
     /// The work table with those tangents.
     pub table: WorkTable,
     /// The columns whose tangents the recursive term has requested, each in a direction.
-    pub asked: BTreeSet<(usize, usize)>,
+    pub requested: BTreeSet<(usize, usize)>,
 }
 
 impl TangentFields {

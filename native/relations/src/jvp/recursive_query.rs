@@ -60,7 +60,7 @@ pub fn recursive_query(
     loop {
         let names = propagation.names.clone();
         let (start, step, recursion) = terms(propagation, &query, requests, &wanted, &varying)?;
-        let needed: BTreeSet<InDirection> = wanted.union(&recursion.asked).copied().collect();
+        let needed: BTreeSet<InDirection> = wanted.union(&recursion.requested).copied().collect();
         let varies = |(direction, index): &InDirection| {
             let of_term = |term: &WithTangents| term.tangents[*direction].get(*index) != Tangent::Zero;
             variable(*direction) != Variable::Column(*index) && (of_term(&start) || of_term(&step))
@@ -141,7 +141,7 @@ fn terms(
     let table = WorkTable::widened(query, fields);
     let start = propagation.propagate(query.static_term.as_ref().clone(), asked.clone())?;
     let variables = requests.iter().map(|request| request.asked.variable).collect();
-    propagation.recursions.push(Recursion { variables, varying: varying.clone(), table, asked: BTreeSet::new() });
+    propagation.recursions.push(Recursion { variables, varying: varying.clone(), table, requested: BTreeSet::new() });
     let step = propagation.propagate(query.recursive_term.as_ref().clone(), asked);
     match propagation.recursions.pop() {
         Some(recursion) => Ok((start, step?, recursion)),

@@ -57,7 +57,7 @@ fn work_table(
         };
         for index in asked.wanted.iter().filter(|_| is_variable) {
             let column = (direction, source_column(&scan, *index));
-            recursion.asked.insert(column);
+            recursion.requested.insert(column);
             let Some(fields) = recursion.varying.get(&column) else { continue };
             let before = recursion.varying.range(..column).map(|(_, fields)| fields.width()).sum::<usize>();
             added.extend(before..before + fields.width());
