@@ -61,10 +61,10 @@ struct Varying {
 /// Propagates the tangents that a call needs to the inputs.
 fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Varying> {
     let is_along = call.derivative.is_along_tangents();
-    let reading = if is_along { Perturb::AllRows } else { Perturb::OwnRow { by_value: false } };
+    let perturb = if is_along { Perturb::AllRows } else { Perturb::OwnRow { by_value: false } };
     let mut varying = Varying::default();
     for (variable, Term { seed, .. }) in call.terms() {
-        let by = |owner, variable| By { jvp: call.jvp, reading, owner, variable, along: None };
+        let by = |owner, variable| By { jvp: call.jvp, perturb, owner, variable, along: None };
         let input = match variable.owner {
             Owner::Input(input) => input,
             Owner::OuterQuery { query, input } => {

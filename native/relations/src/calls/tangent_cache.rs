@@ -38,7 +38,7 @@ pub struct Inputs {
 #[derive(Debug)]
 struct Known {
     jvp: Arc<ScalarUDF>,
-    reading: Perturb,
+    perturb: Perturb,
     variable: Column,
     column: Column,
     tangent: Tangent,
@@ -50,7 +50,7 @@ pub struct By<'b> {
     /// The operator that linearizes an expression.
     pub jvp: &'b Arc<ScalarUDF>,
     /// The values of the variable that move.
-    pub reading: Perturb,
+    pub perturb: Perturb,
     /// The input that has the variable among its columns; none if an outer query has it.
     pub owner: Option<usize>,
     /// The variable.
@@ -85,7 +85,7 @@ impl Inputs {
     fn known(&self, by: &By, column: &Column) -> Option<Tangent> {
         let known = self.known.iter().find(|known| {
             &known.jvp == by.jvp
-                && known.reading == by.reading
+                && known.perturb == by.perturb
                 && &known.variable == by.variable
                 && &known.column == column
         });
@@ -166,13 +166,14 @@ impl Inputs {
             _ => None,
         };
         // If all rows have the same value of the variable, all rows move.
-        let reading = match seen {
-            Variable::Column(index) if cell.is_none() && !is_one_cell(&self.plans[input], index)? => by.reading,
+        let perturb = match seen {
+            Variable::Column(index) if cell.is_none() && !is_one_cell(&self.plans[input], index)? => by.perturb,
             _ => Perturb::AllRows,
         };
-        let asked = vec![TangentRequest { variable: seen, reading, wanted: columns.keys().copied().collect() }];
+        let requests = vec![TangentRequest { variable: seen, perturb, columns: columns.keys().copied().collect() }];
         let directions = vec![Direction { cell: cell.clone(), ..direction }];
-        let propagated = propagate(std::mem::take(&mut self.plans[input]), asked, directions, names, subplan_tangents)?;
+        let propagated =
+            propagate(std::mem::take(&mut self.plans[input]), requests, directions, names, subplan_tangents)?;
         let mut plan = propagated.plan;
         let mut tangents = vec![];
         for (index, column) in columns {
@@ -184,7 +185,7 @@ impl Inputs {
             tangents.push((column.clone(), tangent.clone()));
             if by.along.is_none() {
                 let (jvp, variable) = (Arc::clone(by.jvp), by.variable.clone());
-                self.known.push(Known { jvp, reading: by.reading, variable, column, tangent });
+                self.known.push(Known { jvp, perturb: by.perturb, variable, column, tangent });
             }
         }
         self.plans[input] = plan;
@@ -206,7 +207,7 @@ impl Inputs {
             return Ok(());
         }
         let mut directions = vec![];
-        let mut wanted = vec![];
+        let mut requests = vec![];
         for AskedAhead { jvp, variable, columns } in &asked {
             let index = input.schema().index_of_column(variable)?;
             directions.push(Direction {
@@ -217,11 +218,11 @@ impl Inputs {
                 seed: None,
                 cell: None,
             });
-            let (variable, reading) = (Variable::Column(index), Perturb::AllRows);
-            wanted.push(TangentRequest { variable, reading, wanted: columns.keys().copied().collect() });
+            let (variable, perturb) = (Variable::Column(index), Perturb::AllRows);
+            requests.push(TangentRequest { variable, perturb, columns: columns.keys().copied().collect() });
         }
         let Context { names, subplan_tangents, .. } = context;
-        let propagated = propagate(input.clone(), wanted, directions, names, subplan_tangents)?;
+        let propagated = propagate(input.clone(), requests, directions, names, subplan_tangents)?;
         for (asked, tangents) in asked.into_iter().zip(&propagated.tangents) {
             self.note(asked, tangents);
         }
@@ -258,9 +259,9 @@ impl Inputs {
     fn note(&mut self, AskedAhead { jvp, variable, columns }: AskedAhead, tangents: &Tangents) {
         for (index, column) in columns {
             // Both are the same in a plan that `is_plain`.
-            for reading in [Perturb::AllRows, Perturb::OwnRow { by_value: false }] {
+            for perturb in [Perturb::AllRows, Perturb::OwnRow { by_value: false }] {
                 let (jvp, variable, column) = (Arc::clone(jvp), variable.clone(), column.clone());
-                self.known.push(Known { jvp, reading, variable, column, tangent: tangents.get(index) });
+                self.known.push(Known { jvp, perturb, variable, column, tangent: tangents.get(index) });
             }
         }
     }

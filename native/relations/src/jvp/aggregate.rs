@@ -43,13 +43,13 @@ pub fn aggregate(
     let aggregate = drawn_before(aggregate, propagation.names)?;
     let aggregate = computed_before(aggregate, requests, propagation.names)?;
     let known = computed(&aggregate)?;
-    let asked = propagation.directions.iter().zip(requests).map(|(direction, request)| {
-        let read = request.asked.wanted.iter().filter_map(|index| known[*index]).flat_map(arguments);
+    let to_input = propagation.directions.iter().zip(requests).map(|(direction, request)| {
+        let read = request.output.columns.iter().filter_map(|index| known[*index]).flat_map(arguments);
         let needs = direction.needs(aggregate.input.schema(), request.inputs[0], read)?;
         Ok(request.of_input(0, needs).by_value())
     });
-    let asked = asked.collect::<Result<_>>()?;
-    let WithTangents { plan, tangents } = propagation.propagate(aggregate.input.as_ref().clone(), asked)?;
+    let to_input = to_input.collect::<Result<_>>()?;
+    let WithTangents { plan, tangents } = propagation.propagate(aggregate.input.as_ref().clone(), to_input)?;
 
     let (agreements, ranks, exprs) = (EqualTangents::default(), vec![], vec![]);
     let mut groups = Groups { aggregate: &aggregate, carried: &plan, agreements, ranks, exprs };
@@ -57,7 +57,7 @@ pub fn aggregate(
     groups.exprs.extend(columns(&aggregate.schema));
     let mut all = vec![];
     for ((direction, request), below) in propagation.directions.iter().zip(requests).zip(&tangents) {
-        all.push(groups.tangents(direction, &request.asked.wanted, below, propagation.names)?);
+        all.push(groups.tangents(direction, &request.output.columns, below, propagation.names)?);
     }
     let Groups { agreements, ranks, mut exprs, .. } = groups;
     if !all.iter().flat_map(Tangents::iter).any(|(_, tangent)| matches!(tangent, Tangent::Column(_))) {
@@ -174,7 +174,7 @@ const LARGE: usize = 16;
 fn computed_before(aggregate: Aggregate, requests: &[NodeRequest], names: &mut Names) -> Result<Aggregate> {
     let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
     let directions =
-        |number: usize| requests.iter().filter(|request| request.asked.wanted.contains(&(keys + number))).count();
+        |number: usize| requests.iter().filter(|request| request.output.columns.contains(&(keys + number))).count();
     if (0..aggregate.aggr_expr.len()).all(|number| directions(number) < 2) {
         return Ok(aggregate);
     }

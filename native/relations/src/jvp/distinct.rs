@@ -35,8 +35,8 @@ pub fn distinct(propagation: &mut Propagation, distinct: Distinct, requests: &[N
 ///     Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
 /// ```
 fn all(propagation: &mut Propagation, input: Arc<LogicalPlan>, requests: &[NodeRequest]) -> Result<WithTangents> {
-    let asked = requests.iter().map(|request| request.passed_on().by_value()).collect();
-    let propagated = propagation.propagate(input.as_ref().clone(), asked)?;
+    let to_input = requests.iter().map(|request| request.passed_on().by_value()).collect();
+    let propagated = propagation.propagate(input.as_ref().clone(), to_input)?;
     let mut agreements = EqualTangents::default();
     let mut agreed = vec![];
     for (direction, tangents) in propagation.directions.iter().zip(&propagated.tangents) {
@@ -86,8 +86,8 @@ fn first_of_each(propagation: &mut Propagation, on: DistinctOn, requests: &[Node
     let sort_expr = sort_expr.map(|order| draws.order(order));
     let input = draws.below(input)?;
     let mut expressions = Expressions::new(select_expr, input.schema(), requests)?;
-    let asked = expressions.asked(&propagation.directions, requests)?;
-    let propagated = propagation.propagate(Arc::unwrap_or_clone(input), asked)?;
+    let to_input = expressions.input_requests(&propagation.directions, requests)?;
+    let propagated = propagation.propagate(Arc::unwrap_or_clone(input), to_input)?;
     let tangents = expressions.add_tangents(&propagation.directions, requests, &propagated, propagation.names)?;
     let on = DistinctOn::try_new(on_expr, expressions.exprs, sort_expr, Arc::new(propagated.plan))?;
     Ok(WithTangents { plan: LogicalPlan::Distinct(Distinct::On(on)), tangents })

@@ -27,7 +27,7 @@ impl Expressions {
     /// Creates those of a node over columns of this schema, with the tangents that are asked for to be found.
     pub fn new(exprs: Vec<Expr>, input: &DFSchemaRef, requests: &[NodeRequest]) -> Result<Self> {
         let mut functions = BTreeMap::new();
-        for index in requests.iter().flat_map(|request| &request.asked.wanted) {
+        for index in requests.iter().flat_map(|request| &request.output.columns) {
             if !functions.contains_key(index) {
                 functions.insert(*index, Function::of(exprs[*index].clone(), input)?);
             }
@@ -36,10 +36,10 @@ impl Expressions {
     }
 
     /// Returns what they ask of the input.
-    pub fn asked(&self, directions: &[Direction], requests: &[NodeRequest]) -> Result<Vec<TangentRequest>> {
-        let asked = directions.iter().zip(requests).map(|(direction, request)| {
+    pub fn input_requests(&self, directions: &[Direction], requests: &[NodeRequest]) -> Result<Vec<TangentRequest>> {
+        let to_input = directions.iter().zip(requests).map(|(direction, request)| {
             let mut needs = std::collections::BTreeSet::new();
-            for index in &request.asked.wanted {
+            for index in &request.output.columns {
                 let function = &self.functions[index];
                 if function.has_subquery() {
                     direction.check(&self.exprs[*index], request.inputs[0])?;
@@ -48,7 +48,7 @@ impl Expressions {
             }
             Ok(request.of_input(0, needs))
         });
-        asked.collect()
+        to_input.collect()
     }
 
     /// Adds what computes the tangents in each direction, and gives these.
@@ -64,7 +64,7 @@ impl Expressions {
         let mut all = vec![];
         for ((direction, request), below) in directions.iter().zip(requests).zip(&propagated.tangents) {
             let mut tangents = Tangents::default();
-            for index in &request.asked.wanted {
+            for index in &request.output.columns {
                 let function = &self.functions[index];
                 let tangent = match function.linearize(&self.input, below, &direction.jvp)? {
                     Linearized::Known(Tangent::Column(tangent)) => {

@@ -13,8 +13,8 @@ pub fn same_columns(
     plan: &LogicalPlan,
     requests: &[NodeRequest],
 ) -> Result<WithTangents> {
-    let asked = requests.iter().map(NodeRequest::passed_on).collect();
-    let propagated = propagation.propagate(plan.inputs()[0].clone(), asked)?;
+    let to_input = requests.iter().map(NodeRequest::passed_on).collect();
+    let propagated = propagation.propagate(plan.inputs()[0].clone(), to_input)?;
     let plan = plan.with_new_exprs(plan.expressions(), vec![propagated.plan])?;
     Ok(WithTangents { plan, tangents: propagated.tangents })
 }

@@ -48,7 +48,7 @@ pub fn iterations(propagation: &mut Propagation, plan: LogicalPlan, requests: &[
 
 /// Returns a request for the tangents of these columns, by a variable that moves wherever it is read.
 fn everywhere(columns: impl IntoIterator<Item = usize>) -> TangentRequest {
-    TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted: columns.into_iter().collect() }
+    TangentRequest { variable: Variable::Everywhere, perturb: Perturb::AllRows, columns: columns.into_iter().collect() }
 }
 
 /// Returns the iterations with tangents of the columns that vary in one of them.

@@ -38,7 +38,7 @@ pub fn join(propagation: &mut Propagation, join: Join, requests: &[NodeRequest])
     };
     let (mut to_left, mut to_right) = (vec![], vec![]);
     for request in requests {
-        let (left, right): (Vec<_>, Vec<_>) = request.asked.wanted.iter().partition(|index| **index < shift);
+        let (left, right): (Vec<_>, Vec<_>) = request.output.columns.iter().partition(|index| **index < shift);
         to_left.push(request.of_input(0, left.into_iter().copied().collect()));
         to_right.push(request.of_input(1, right.into_iter().map(|index| index - shift).collect()));
     }
@@ -61,9 +61,13 @@ pub fn join(propagation: &mut Propagation, join: Join, requests: &[NodeRequest])
 
 /// Refuses a decorrelated subquery that varies with the variable of the left side. The right side of a join that the
 /// user wrote is another reference to the relation, and does not move with the left side, but a subquery does.
-fn check_decorrelated(propagation: &mut Propagation, subquery: &SubqueryAlias, asked: &[TangentRequest]) -> Result<()> {
-    for (number, asked) in asked.iter().enumerate() {
-        if !asked.wanted.is_empty() && varies(propagation, number, subquery, asked)? {
+fn check_decorrelated(
+    propagation: &mut Propagation,
+    subquery: &SubqueryAlias,
+    requests: &[TangentRequest],
+) -> Result<()> {
+    for (number, request) in requests.iter().enumerate() {
+        if !request.columns.is_empty() && varies(propagation, number, subquery, request)? {
             return plan_err!(
                 "a correlated subquery reads the rows that {} comes from, and a column has its value. Write the expression of the column \
                  in the call itself, in place of the column, or write the subquery as a join",
@@ -80,7 +84,7 @@ fn varies(
     propagation: &mut Propagation,
     number: usize,
     subquery: &SubqueryAlias,
-    asked: &TangentRequest,
+    request: &TangentRequest,
 ) -> Result<bool> {
     let direction = propagation.directions[number].clone();
     for cell in &direction.origins {
@@ -89,9 +93,12 @@ fn varies(
         }
         let cell = Some(cell.clone());
         let everywhere = Direction { cell, seed: None, origins: vec![], ..direction.clone() };
-        let asked =
-            TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted: asked.wanted.clone() };
-        let Ok((_, tangents)) = propagation.propagate_on_copy(everywhere, subquery.input.as_ref().clone(), asked)
+        let request = TangentRequest {
+            variable: Variable::Everywhere,
+            perturb: Perturb::AllRows,
+            columns: request.columns.clone(),
+        };
+        let Ok((_, tangents)) = propagation.propagate_on_copy(everywhere, subquery.input.as_ref().clone(), request)
         else {
             return Ok(true);
         };

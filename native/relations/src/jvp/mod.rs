@@ -45,12 +45,12 @@ pub use window::cells::is_one_cell;
 /// Propagates tangents up a plan: returns the plan with the tangents that each direction requests.
 pub fn propagate(
     plan: LogicalPlan,
-    asked: Vec<TangentRequest>,
+    requests: Vec<TangentRequest>,
     directions: Vec<Direction>,
     names: &mut Names,
     shared: &mut SharedTangents,
 ) -> Result<WithTangents> {
-    Propagation::new(names, shared, directions, rule).propagate(plan, asked)
+    Propagation::new(names, shared, directions, rule).propagate(plan, requests)
 }
 
 /// Propagates tangents through a node, by the rule for its kind.

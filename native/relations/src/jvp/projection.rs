@@ -25,8 +25,8 @@ pub fn projection(
 ) -> Result<WithTangents> {
     let Projection { expr, input, schema, .. } = projection;
     let mut expressions = Expressions::new(expr, input.schema(), requests)?;
-    let asked = expressions.asked(&propagation.directions, requests)?;
-    let propagated = propagation.propagate(Arc::unwrap_or_clone(input), asked)?;
+    let to_input = expressions.input_requests(&propagation.directions, requests)?;
+    let propagated = propagation.propagate(Arc::unwrap_or_clone(input), to_input)?;
     let tangents = expressions.add_tangents(&propagation.directions, requests, &propagated, propagation.names)?;
     let fields = schema.iter().map(|(table, field)| (table.cloned(), Arc::clone(field)));
     let dependencies = schema.functional_dependencies().clone();

@@ -51,21 +51,21 @@ pub struct TangentRequest {
     /// The variable as the node sees it.
     pub variable: Variable,
     /// The values of the variable that move.
-    pub reading: Perturb,
+    pub perturb: Perturb,
     /// The columns whose tangents are wanted.
-    pub wanted: BTreeSet<usize>,
+    pub columns: BTreeSet<usize>,
 }
 
 impl TangentRequest {
     /// Returns a request for no tangents.
     pub fn nothing() -> Self {
-        Self { variable: Variable::Outer, reading: Perturb::AllRows, wanted: BTreeSet::new() }
+        Self { variable: Variable::Outer, perturb: Perturb::AllRows, columns: BTreeSet::new() }
     }
 
     /// Returns the request for the input of a node that makes one row of those with equal values of the variable.
     pub fn by_value(self) -> Self {
-        match self.reading {
-            Perturb::OwnRow { .. } => Self { reading: Perturb::OwnRow { by_value: true }, ..self },
+        match self.perturb {
+            Perturb::OwnRow { .. } => Self { perturb: Perturb::OwnRow { by_value: true }, ..self },
             Perturb::AllRows | Perturb::OwnRowFrozenWindows => self,
         }
     }
@@ -75,25 +75,25 @@ impl TangentRequest {
 #[derive(Debug, Clone)]
 pub struct NodeRequest {
     /// The request to the node.
-    pub asked: TangentRequest,
+    pub output: TangentRequest,
     /// The variable as each input sees it.
     pub inputs: Vec<Variable>,
 }
 
 impl NodeRequest {
     /// Returns the request to an input, for the tangents of these columns.
-    pub fn of_input(&self, input: usize, wanted: BTreeSet<usize>) -> TangentRequest {
-        TangentRequest { variable: self.inputs[input], reading: self.asked.reading, wanted }
+    pub fn of_input(&self, input: usize, columns: BTreeSet<usize>) -> TangentRequest {
+        TangentRequest { variable: self.inputs[input], perturb: self.output.perturb, columns }
     }
 
     /// Returns the request to the only input of a node that passes its columns on.
     pub fn passed_on(&self) -> TangentRequest {
-        self.of_input(0, self.asked.wanted.clone())
+        self.of_input(0, self.output.columns.clone())
     }
 
     /// Returns whether tangents are wanted.
     pub fn is_active(&self) -> bool {
-        !self.asked.wanted.is_empty()
+        !self.output.columns.is_empty()
     }
 }
 
@@ -188,22 +188,22 @@ impl<'a> Propagation<'a> {
     /// Propagates tangents up a plan in all directions. The request of a direction names the columns whose tangents are
     /// wanted.
     #[recursive::recursive]
-    pub fn propagate(&mut self, plan: LogicalPlan, mut asked: Vec<TangentRequest>) -> Result<WithTangents> {
+    pub fn propagate(&mut self, plan: LogicalPlan, mut requests: Vec<TangentRequest>) -> Result<WithTangents> {
         let mut own = vec![];
-        for (direction, asked) in self.directions.iter().zip(&mut asked) {
+        for (direction, request) in self.directions.iter().zip(&mut requests) {
             let mut tangents = Tangents::default();
-            if let (Variable::Column(index), None) = (asked.variable, &direction.seed)
-                && asked.wanted.remove(&index)
+            if let (Variable::Column(index), None) = (request.variable, &direction.seed)
+                && request.columns.remove(&index)
             {
                 tangents.set(index, Tangent::One);
             }
-            asked.wanted.retain(|index| can_vary(plan.schema().field(*index).data_type()));
+            request.columns.retain(|index| can_vary(plan.schema().field(*index).data_type()));
             own.push(tangents);
         }
-        if asked.iter().all(|asked| asked.wanted.is_empty()) || self.is_constant(&plan, &asked) {
+        if requests.iter().all(|request| request.columns.is_empty()) || self.is_constant(&plan, &requests) {
             return Ok(WithTangents { plan, tangents: own });
         }
-        let mut propagated = self.node(plan, asked)?;
+        let mut propagated = self.node(plan, requests)?;
         for (tangents, own) in propagated.tangents.iter_mut().zip(own) {
             tangents.extend(own);
         }
@@ -214,18 +214,18 @@ impl<'a> Propagation<'a> {
     pub fn propagate_one_by_one(&mut self, mut plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
         let schema = Arc::clone(plan.schema());
         let mut all = vec![];
-        for (number, NodeRequest { asked, .. }) in requests.iter().enumerate() {
+        for (number, NodeRequest { output, .. }) in requests.iter().enumerate() {
             // Tangents in other directions may have moved the columns.
             let now = |index: usize| plan.schema().index_of_column(&Column::from(schema.qualified_field(index)));
-            let variable = match asked.variable {
+            let variable = match output.variable {
                 Variable::Column(index) => Variable::Column(now(index)?),
                 other => other,
             };
-            let moved = asked.wanted.iter().map(|index| Ok((now(*index)?, *index)));
+            let moved = output.columns.iter().map(|index| Ok((now(*index)?, *index)));
             let moved = moved.collect::<Result<BTreeMap<_, _>>>()?;
-            let wanted = moved.keys().copied().collect();
+            let columns = moved.keys().copied().collect();
             let propagated =
-                self.propagate_in(number, plan, TangentRequest { variable, reading: asked.reading, wanted })?;
+                self.propagate_in(number, plan, TangentRequest { variable, perturb: output.perturb, columns })?;
             plan = propagated.0;
             let mut tangents = Tangents::default();
             for (index, tangent) in propagated.1.iter() {
@@ -243,10 +243,10 @@ impl<'a> Propagation<'a> {
         &mut self,
         direction: usize,
         plan: LogicalPlan,
-        asked: TangentRequest,
+        request: TangentRequest,
     ) -> Result<(LogicalPlan, Tangents)> {
         let mut all = vec![TangentRequest::nothing(); self.directions.len()];
-        all[direction] = asked;
+        all[direction] = request;
         let mut propagated = self.propagate(plan, all)?;
         Ok((propagated.plan, propagated.tangents.swap_remove(direction)))
     }
@@ -256,10 +256,10 @@ impl<'a> Propagation<'a> {
         &mut self,
         direction: Direction,
         plan: LogicalPlan,
-        asked: TangentRequest,
+        request: TangentRequest,
     ) -> Result<(LogicalPlan, Tangents)> {
         self.directions.push(direction);
-        let propagated = self.propagate_in(self.directions.len() - 1, plan, asked);
+        let propagated = self.propagate_in(self.directions.len() - 1, plan, request);
         self.directions.pop();
         propagated
     }
@@ -270,11 +270,11 @@ impl<'a> Propagation<'a> {
         &mut self,
         direction: Direction,
         plan: LogicalPlan,
-        asked: TangentRequest,
+        request: TangentRequest,
     ) -> Result<(LogicalPlan, Tangents)> {
         let (mut names, mut shared) = (self.names.clone(), self.shared.clone());
         let mut propagation = Propagation::new(&mut names, &mut shared, vec![direction], self.rule);
-        propagation.propagate_in(0, plan, asked)
+        propagation.propagate_in(0, plan, request)
     }
 
     /// Returns the name of the variable in the first direction that wants tangents, for messages.
@@ -284,30 +284,30 @@ impl<'a> Propagation<'a> {
     }
 
     /// Returns whether a plan only passes on columns of tables, so that none of them varies with another.
-    fn is_constant(&self, plan: &LogicalPlan, asked: &[TangentRequest]) -> bool {
-        let mut active = self.directions.iter().zip(asked).filter(|(_, asked)| !asked.wanted.is_empty());
-        let by_columns =
-            active.all(|(direction, asked)| direction.seed.is_none() && matches!(asked.variable, Variable::Column(_)));
+    fn is_constant(&self, plan: &LogicalPlan, requests: &[TangentRequest]) -> bool {
+        let mut active = self.directions.iter().zip(requests).filter(|(_, request)| !request.columns.is_empty());
+        let by_columns = active
+            .all(|(direction, request)| direction.seed.is_none() && matches!(request.variable, Variable::Column(_)));
         by_columns && self.recursions.is_empty() && computes_nothing(plan)
     }
 
-    fn node(&mut self, plan: LogicalPlan, asked: Vec<TangentRequest>) -> Result<WithTangents> {
+    fn node(&mut self, plan: LogicalPlan, outputs: Vec<TangentRequest>) -> Result<WithTangents> {
         let mut requests = vec![];
         let mut here = vec![];
-        for (number, mut asked) in asked.into_iter().enumerate() {
-            let step = match asked.wanted.is_empty() {
+        for (number, mut output) in outputs.into_iter().enumerate() {
+            let step = match output.columns.is_empty() {
                 true => TangentStep::Constant,
-                false => self.step(&plan, &asked, number)?,
+                false => self.step(&plan, &output, number)?,
             };
             let inputs = match &step {
                 TangentStep::Below(inputs) => inputs.clone(),
                 TangentStep::Constant | TangentStep::Is(_) | TangentStep::Moves(_) => {
-                    asked.wanted.clear();
+                    output.columns.clear();
                     vec![Variable::Outer; plan.inputs().len()]
                 }
             };
             here.push(step);
-            requests.push(NodeRequest { asked, inputs });
+            requests.push(NodeRequest { output, inputs });
         }
         let schema = Arc::clone(plan.schema());
         let is_constant = !requests.iter().any(NodeRequest::is_active);
@@ -331,10 +331,10 @@ impl<'a> Propagation<'a> {
     }
 
     /// Returns the step of a direction at a node from which it wants tangents.
-    fn step(&self, plan: &LogicalPlan, asked: &TangentRequest, number: usize) -> Result<TangentStep> {
+    fn step(&self, plan: &LogicalPlan, request: &TangentRequest, number: usize) -> Result<TangentStep> {
         let (direction, names) = (&self.directions[number], &*self.names);
         let inputs = plan.inputs();
-        let index = match (asked.variable, &direction.cell) {
+        let index = match (request.variable, &direction.cell) {
             (Variable::Outer, cell) if plan.all_out_ref_exprs().is_empty() => {
                 // A gradient by row may have been joined to rows that do not vary themselves, also in a relation that is planned apart.
                 let may_move =

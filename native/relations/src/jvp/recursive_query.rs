@@ -45,10 +45,10 @@ pub fn recursive_query(
     requests: &[NodeRequest],
 ) -> Result<WithTangents> {
     let passed_on = passed_on(&query, &propagation.directions, requests)?;
-    let variable = |direction: usize| requests[direction].asked.variable;
+    let variable = |direction: usize| requests[direction].output.variable;
     let mut wanted: BTreeSet<InDirection> = BTreeSet::new();
     for direction in passed_on {
-        wanted.extend(requests[direction].asked.wanted.iter().map(|index| (direction, *index)));
+        wanted.extend(requests[direction].output.columns.iter().map(|index| (direction, *index)));
     }
     if wanted.is_empty() {
         return Ok(WithTangents::constant(LogicalPlan::RecursiveQuery(query), requests.len()));
@@ -98,7 +98,7 @@ pub fn recursive_query(
 fn passed_on(query: &RecursiveQuery, directions: &[Direction], requests: &[NodeRequest]) -> Result<Vec<usize>> {
     let mut passed_on = vec![];
     for (number, (direction, request)) in directions.iter().zip(requests).enumerate() {
-        match request.asked.variable {
+        match request.output.variable {
             _ if !request.is_active() => {}
             Variable::Everywhere => {
                 return plan_err!(
@@ -126,11 +126,11 @@ fn terms(
     wanted: &BTreeSet<InDirection>,
     varying: &BTreeMap<InDirection, TangentFields>,
 ) -> Result<(WithTangents, WithTangents, Recursion)> {
-    let asked = |direction: usize, request: &NodeRequest| {
+    let to_term = |direction: usize, request: &NodeRequest| {
         let wanted = wanted.range((direction, 0)..(direction + 1, 0)).map(|(_, index)| *index);
-        TangentRequest { wanted: wanted.collect(), ..request.asked }
+        TangentRequest { columns: wanted.collect(), ..request.output }
     };
-    let asked: Vec<_> = requests.iter().enumerate().map(|(number, request)| asked(number, request)).collect();
+    let to_terms: Vec<_> = requests.iter().enumerate().map(|(number, request)| to_term(number, request)).collect();
     let schema = query.static_term.schema();
     let fields = varying.iter().flat_map(|((direction, index), TangentFields { tangent, inactive })| {
         let field = schema.field(*index);
@@ -139,10 +139,10 @@ fn terms(
         [Arc::new(Field::new(tangent, data_type, field.is_nullable()))].into_iter().chain(inactive)
     });
     let table = WorkTable::widened(query, fields);
-    let start = propagation.propagate(query.static_term.as_ref().clone(), asked.clone())?;
-    let variables = requests.iter().map(|request| request.asked.variable).collect();
+    let start = propagation.propagate(query.static_term.as_ref().clone(), to_terms.clone())?;
+    let variables = requests.iter().map(|request| request.output.variable).collect();
     propagation.recursions.push(Recursion { variables, varying: varying.clone(), table, requested: BTreeSet::new() });
-    let step = propagation.propagate(query.recursive_term.as_ref().clone(), asked);
+    let step = propagation.propagate(query.recursive_term.as_ref().clone(), to_terms);
     match propagation.recursions.pop() {
         Some(recursion) => Ok((start, step?, recursion)),
         None => internal_err!("a recursive query was left twice"),

@@ -12,8 +12,8 @@ pub fn subquery_alias(
     alias: SubqueryAlias,
     requests: &[NodeRequest],
 ) -> Result<WithTangents> {
-    let asked = requests.iter().map(NodeRequest::passed_on).collect();
-    let propagated = propagation.propagate(Arc::unwrap_or_clone(alias.input), asked)?;
+    let to_input = requests.iter().map(NodeRequest::passed_on).collect();
+    let propagated = propagation.propagate(Arc::unwrap_or_clone(alias.input), to_input)?;
     let tangents = propagated.tangents.iter().map(|tangents| tangents.within(&alias.alias)).collect();
     let plan = SubqueryAlias::try_new(Arc::new(propagated.plan), alias.alias)?;
     Ok(WithTangents { plan: LogicalPlan::SubqueryAlias(plan), tangents })

@@ -47,15 +47,15 @@ fn work_table(
 ) -> Result<WithTangents> {
     let mut all = vec![];
     let mut added = vec![];
-    for (direction, NodeRequest { asked, .. }) in requests.iter().enumerate() {
+    for (direction, NodeRequest { output, .. }) in requests.iter().enumerate() {
         let mut tangents = Tangents::default();
-        let is_variable = match (asked.variable, recursion.variables[direction]) {
+        let is_variable = match (output.variable, recursion.variables[direction]) {
             (Variable::Column(here), Variable::Column(there)) => source_column(&scan, here) == there,
             // The gradients by row in the work table move with the variable, wherever it is.
             (Variable::Outer, Variable::Outer) => directions[direction].cell.is_some(),
             _ => false,
         };
-        for index in asked.wanted.iter().filter(|_| is_variable) {
+        for index in output.columns.iter().filter(|_| is_variable) {
             let column = (direction, source_column(&scan, *index));
             recursion.requested.insert(column);
             let Some(fields) = recursion.varying.get(&column) else { continue };
@@ -73,13 +73,13 @@ fn work_table(
 /// Adds tangents to given rows: those of an iteration have tangents by a cell if they vary with it.
 fn given(propagation: &mut Propagation, mut scan: TableScan, id: Id, requests: &[NodeRequest]) -> Result<WithTangents> {
     let mut all = vec![];
-    for (direction, NodeRequest { asked, .. }) in requests.iter().enumerate() {
+    for (direction, NodeRequest { output, .. }) in requests.iter().enumerate() {
         let mut tangents = Tangents::default();
         let cell = propagation.directions[direction].cell.as_ref();
         if let Some((given, places)) = cell.and_then(|cell| propagation.shared.given(id, cell)) {
             let width = scan.projected_schema.fields().len();
             let mut projection: Vec<_> = (0..width).map(|index| source_column(&scan, index)).collect();
-            for index in &asked.wanted {
+            for index in &output.columns {
                 let Some(place) = places.get(&source_column(&scan, *index)) else { continue };
                 let name = given.schema().field(*place).name();
                 tangents.set(*index, Column::new(Some(scan.table_name.clone()), name).into());
@@ -110,7 +110,7 @@ fn shared(
         let cell = propagation.directions[direction].cell.clone().filter(|_| request.is_active());
         let found = match cell {
             Some(cell) if propagation.shared.moves(relation.plan(), &cell)? => {
-                let read = request.asked.wanted.iter().map(|index| source_column(&scan, *index)).collect();
+                let read = request.output.columns.iter().map(|index| source_column(&scan, *index)).collect();
                 if propagation.shared.by(&relation, &cell, &read).is_none() {
                     add_tangents(propagation, &relation, &cell, direction)?;
                 }
@@ -118,7 +118,8 @@ fn shared(
                     return internal_err!("a shared relation has no tangents");
                 };
                 let known = (with, tangents);
-                let (next, tangents) = with_tangents(scan, &relation, known, &request.asked.wanted, propagation.names)?;
+                let (next, tangents) =
+                    with_tangents(scan, &relation, known, &request.output.columns, propagation.names)?;
                 (scan, relation) = (next, Arc::clone(with));
                 tangents
             }
@@ -171,9 +172,9 @@ fn add_tangents(
     let latest = propagation.shared.latest(relation);
     let plan = latest.plan();
     let fields = plan.schema().fields().iter().enumerate();
-    let wanted = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
-    let asked = TangentRequest { variable: Variable::Everywhere, reading: Perturb::AllRows, wanted };
-    let (propagated, of_plan) = propagation.propagate_in(direction, plan.clone(), asked)?;
+    let varying = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
+    let request = TangentRequest { variable: Variable::Everywhere, perturb: Perturb::AllRows, columns: varying };
+    let (propagated, of_plan) = propagation.propagate_in(direction, plan.clone(), request)?;
     if Iterations::of(&propagated).is_some() {
         // The tangents are its last columns already.
         let with_tangents = latest.with_plan(propagated);

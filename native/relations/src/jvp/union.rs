@@ -39,14 +39,15 @@ struct Added {
 pub fn union(propagation: &mut Propagation, union: &Union, requests: &[NodeRequest]) -> Result<WithTangents> {
     let mut inputs = vec![];
     for (number, input) in union.inputs.iter().enumerate() {
-        let asked = requests.iter().map(|request| request.of_input(number, request.asked.wanted.clone())).collect();
-        inputs.push(propagation.propagate(input.as_ref().clone(), asked)?);
+        let to_input =
+            requests.iter().map(|request| request.of_input(number, request.output.columns.clone())).collect();
+        inputs.push(propagation.propagate(input.as_ref().clone(), to_input)?);
     }
     let mut all = vec![];
     let mut added = vec![];
     for (direction, request) in requests.iter().enumerate() {
         let mut tangents = Tangents::default();
-        for index in &request.asked.wanted {
+        for index in &request.output.columns {
             let all_are = |tangent| inputs.iter().all(|input| input.tangents[direction].get(*index) == tangent);
             if all_are(Tangent::One) {
                 tangents.set(*index, Tangent::One);

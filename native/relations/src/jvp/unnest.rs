@@ -24,16 +24,16 @@ use crate::vocabulary::origin::is_unnested;
 /// ```
 pub fn unnest(propagation: &mut Propagation, unnest: &Unnest, requests: &[NodeRequest]) -> Result<WithTangents> {
     let source = |index: usize| unnest.dependency_indices.get(index).copied();
-    let asked = requests.iter().map(|request| {
-        let below = request.asked.wanted.iter().filter_map(|index| source(*index));
+    let to_input = requests.iter().map(|request| {
+        let below = request.output.columns.iter().filter_map(|index| source(*index));
         request.of_input(0, below.collect())
     });
-    let asked = asked.collect();
-    let propagated = propagation.propagate(unnest.input.as_ref().clone(), asked)?;
+    let to_input = to_input.collect();
+    let propagated = propagation.propagate(unnest.input.as_ref().clone(), to_input)?;
     let mut all = vec![];
     for ((direction, request), below) in propagation.directions.iter().zip(requests).zip(&propagated.tangents) {
         let mut tangents = Tangents::default();
-        for index in &request.asked.wanted {
+        for index in &request.output.columns {
             let Some(column) = source(*index) else { continue };
             let tangent = below.get(column);
             if is_unnested(unnest, column) && tangent != Tangent::Zero {

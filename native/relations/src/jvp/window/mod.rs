@@ -25,7 +25,7 @@ use functions::{Windows, over_columns, with_windows_over_columns};
 /// count as constant, like conditions.
 pub fn window(propagation: &mut Propagation, window: Window, requests: &[NodeRequest]) -> Result<WithTangents> {
     let by_rows = |request: &&(usize, &NodeRequest)| {
-        request.1.asked.reading != Perturb::AllRows && matches!(request.1.inputs[0], Variable::Column(_))
+        request.1.output.perturb != Perturb::AllRows && matches!(request.1.inputs[0], Variable::Column(_))
     };
     let active: Vec<_> = requests.iter().enumerate().filter(|(_, request)| request.is_active()).collect();
     let Some((direction, request)) = active.iter().find(by_rows) else {
@@ -36,7 +36,7 @@ pub fn window(propagation: &mut Propagation, window: Window, requests: &[NodeReq
         return propagation.propagate_one_by_one(LogicalPlan::Window(window), requests);
     }
     let windows = Windows::of(window, propagation.names)?;
-    match request.asked.reading {
+    match request.output.perturb {
         _ if !propagation.recursions.is_empty() => of_iterations(propagation, windows, requests),
         Perturb::OwnRowFrozenWindows => fixed(propagation, windows, requests),
         Perturb::OwnRow { by_value } => own_row::by_own_cell(propagation, *direction, &windows, request, by_value),
@@ -61,20 +61,20 @@ pub fn window(propagation: &mut Propagation, window: Window, requests: &[NodeReq
 /// ```
 fn of_all_rows(propagation: &mut Propagation, windows: &Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
     let Windows { input, functions, shown } = windows;
-    let asked = propagation.directions.iter().zip(requests).map(|(direction, request)| {
-        let wanted = &request.asked.wanted;
+    let to_input = propagation.directions.iter().zip(requests).map(|(direction, request)| {
+        let wanted = &request.output.columns;
         let mut below = windows.passed_on(wanted);
         let read = windows.wanted(wanted).flat_map(|(_, function)| arguments(function));
         below.extend(direction.needs(input.schema(), request.inputs[0], read)?);
         Ok(request.of_input(0, below))
     });
-    let asked = asked.collect::<Result<_>>()?;
-    let WithTangents { plan, tangents: mut all } = propagation.propagate(input.clone(), asked)?;
+    let to_input = to_input.collect::<Result<_>>()?;
+    let WithTangents { plan, tangents: mut all } = propagation.propagate(input.clone(), to_input)?;
     let mut computed = functions.clone();
     let (mut ranks, mut exprs) = (vec![], vec![]);
     for ((direction, request), tangents) in propagation.directions.iter().zip(requests).zip(&mut all) {
         let below = tangents.clone();
-        for (index, function) in windows.wanted(&request.asked.wanted) {
+        for (index, function) in windows.wanted(&request.output.columns) {
             let mut rows = Over {
                 columns: input.schema(),
                 tangents: &below,
@@ -109,8 +109,9 @@ fn of_all_rows(propagation: &mut Propagation, windows: &Windows, requests: &[Nod
 
 /// Propagates the tangents of the input's columns, and treats the values of window functions as constant.
 fn fixed(propagation: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
-    let asked = requests.iter().map(|request| request.of_input(0, windows.passed_on(&request.asked.wanted))).collect();
-    let propagated = propagation.propagate(windows.input, asked)?;
+    let to_input =
+        requests.iter().map(|request| request.of_input(0, windows.passed_on(&request.output.columns))).collect();
+    let propagated = propagation.propagate(windows.input, to_input)?;
     let plan = LogicalPlan::Window(Window::try_new(windows.functions, Arc::new(propagated.plan))?);
     Ok(WithTangents { plan, tangents: propagated.tangents })
 }
@@ -118,14 +119,14 @@ fn fixed(propagation: &mut Propagation, windows: Windows, requests: &[NodeReques
 /// Functions of what varies over the rows of one iteration are refused: which cell these rows have is not carried along.
 fn of_iterations(propagation: &mut Propagation, windows: Windows, requests: &[NodeRequest]) -> Result<WithTangents> {
     let input = &windows.input;
-    let asked = propagation.directions.iter().zip(requests).map(|(direction, request)| {
-        let read = windows.wanted(&request.asked.wanted).flat_map(|(_, function)| arguments(function));
+    let to_input = propagation.directions.iter().zip(requests).map(|(direction, request)| {
+        let read = windows.wanted(&request.output.columns).flat_map(|(_, function)| arguments(function));
         Ok(request.of_input(0, direction.needs(input.schema(), request.inputs[0], read)?))
     });
-    let asked = asked.collect::<Result<_>>()?;
-    let propagated = propagation.propagate(input.clone(), asked)?;
+    let to_input = to_input.collect::<Result<_>>()?;
+    let propagated = propagation.propagate(input.clone(), to_input)?;
     for ((direction, request), tangents) in propagation.directions.iter().zip(requests).zip(&propagated.tangents) {
-        for (_, function) in windows.wanted(&request.asked.wanted) {
+        for (_, function) in windows.wanted(&request.output.columns) {
             for argument in arguments(function) {
                 if direction.linearize(argument, input.schema(), tangents)? != Linearized::Known(Tangent::Zero) {
                     return plan_err!(

@@ -110,7 +110,7 @@ pub fn by_own_cell(
     let Variable::Column(variable) = request.inputs[0] else {
         return plan_err!("the variable of a window is no column of its input");
     };
-    let (wanted, directions) = (&request.asked.wanted, propagation.directions.len());
+    let (wanted, directions) = (&request.output.columns, propagation.directions.len());
     let columns_below = windows.input.schema().columns();
     let repeat = by_value || !has_cells_of_its_own(&windows.input, variable)?;
     let mut own = OwnRows { propagation, direction, of: columns_below[variable].clone(), repeat };
@@ -211,7 +211,7 @@ impl OwnRows<'_, '_> {
     fn passes(
         &mut self,
         plan: &mut LogicalPlan,
-        reading: Perturb,
+        perturb: Perturb,
         mut wanted: Vec<Column>,
         varying: &[Varying],
     ) -> Result<Passes> {
@@ -230,7 +230,7 @@ impl OwnRows<'_, '_> {
         for column in &wanted {
             read.insert(plan.schema().index_of_column(column)?);
         }
-        let all = self.pass(plan, reading, read)?;
+        let all = self.pass(plan, perturb, read)?;
         let read = self.read(plan, sums.iter().map(|(function, _)| *function))?;
         let own = self.pass(plan, Perturb::OwnRowFrozenWindows, read)?;
         let mut along: Vec<(Column, Pass)> = vec![];
@@ -334,17 +334,17 @@ impl OwnRows<'_, '_> {
     }
 
     /// Propagates tangents of columns up to a plan, which gets columns for them.
-    fn pass(&mut self, plan: &mut LogicalPlan, reading: Perturb, wanted: BTreeSet<usize>) -> Result<Pass> {
+    fn pass(&mut self, plan: &mut LogicalPlan, perturb: Perturb, columns: BTreeSet<usize>) -> Result<Pass> {
         let schema = Arc::clone(plan.schema());
         let variable = Variable::Column(schema.index_of_column(&self.of)?);
-        let asked = TangentRequest { variable, reading, wanted };
-        let (with_tangents, tangents) = self.propagation.propagate_in(self.direction, std::mem::take(plan), asked)?;
+        let request = TangentRequest { variable, perturb, columns };
+        let (with_tangents, tangents) = self.propagation.propagate_in(self.direction, std::mem::take(plan), request)?;
         *plan = with_tangents;
         Ok(Pass { schema, tangents })
     }
 
     /// Returns the same by the value of a window below.
-    fn along(&mut self, plan: &mut LogicalPlan, value: &Column, wanted: BTreeSet<usize>) -> Result<Pass> {
+    fn along(&mut self, plan: &mut LogicalPlan, value: &Column, columns: BTreeSet<usize>) -> Result<Pass> {
         let schema = Arc::clone(plan.schema());
         let index = schema.index_of_column(value)?;
         // What gradients by row have computed from the variable stays.
@@ -354,8 +354,9 @@ impl OwnRows<'_, '_> {
             cell: None,
             ..self.direction().clone()
         };
-        let asked = TangentRequest { variable: Variable::Column(index), reading: Perturb::OwnRowFrozenWindows, wanted };
-        let (with_tangents, tangents) = self.propagation.propagate_along(direction, std::mem::take(plan), asked)?;
+        let request =
+            TangentRequest { variable: Variable::Column(index), perturb: Perturb::OwnRowFrozenWindows, columns };
+        let (with_tangents, tangents) = self.propagation.propagate_along(direction, std::mem::take(plan), request)?;
         *plan = with_tangents;
         Ok(Pass { schema, tangents })
     }
