@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::types::{can_vary, is_float};
 use super::by_row::ByRow;
 use super::context::Context;
 use super::derivative::{DirectionalDerivative, TangentsOf};
-use crate::jvp::{Cell, Direction, Perturb, TangentRequest, Variable, is_one_cell, is_plain, propagate};
+use crate::jvp::{Direction, Perturb, TangentRequest, Variable, VariableOrigin, is_one_cell, is_plain, propagate};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::{Tangent, Tangents};
 
@@ -109,7 +109,7 @@ impl Inputs {
         let read = depends_on(expression, &merged)?;
         let of_variable = |owner: usize| Some((owner, self.plans[owner].schema().maybe_index_of_column(by.variable)?));
         let origins = match by.owner.and_then(of_variable) {
-            Some((owner, index)) => Cell::all_of(&self.plans[owner], index)?,
+            Some((owner, index)) => VariableOrigin::all_of(&self.plans[owner], index)?,
             None => vec![],
         };
         let direction = Direction {
@@ -161,7 +161,7 @@ impl Inputs {
         let cell = match seen {
             Variable::Column(index) => {
                 let own = self.by_row.swept.iter().filter(|_| is_added);
-                Cell::of(read_from, index, &by.variable.name, swept.iter().chain(own))?
+                VariableOrigin::of(read_from, index, &by.variable.name, swept.iter().chain(own))?
             }
             _ => None,
         };
@@ -214,7 +214,7 @@ impl Inputs {
                 jvp: Arc::clone(jvp),
                 variable: variable.name.clone(),
                 variable_type: input.schema().field(index).data_type().clone(),
-                origins: Cell::all_of(input, index)?,
+                origins: VariableOrigin::all_of(input, index)?,
                 seed: None,
                 cell: None,
             });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::{result_type, value_type};
 
-use super::shared_tangents::Cell;
+use super::shared_tangents::VariableOrigin;
 use crate::aggregate_rules::Guarded;
 use crate::tangents::linearize::{linearize, reads, tangent_to_expr};
 use crate::tangents::tangent::{Inactive, Linearized, Tangent, TangentColumn, Tangents};
@@ -38,11 +38,11 @@ pub struct Direction {
     /// The variable's type.
     pub variable_type: DataType,
     /// The columns in which the variable originates.
-    pub origins: Vec<Cell>,
+    pub origins: Vec<VariableOrigin>,
     /// The seed: the tangent of the variable where it originates, over the columns there. `None` is 1.
     pub seed: Option<Expr>,
     /// The cell that gradients by row vary with, if the variable is one.
-    pub cell: Option<Cell>,
+    pub cell: Option<VariableOrigin>,
 }
 
 impl Direction {
@@ -57,7 +57,7 @@ impl Direction {
             );
         }
         let queries = subqueries_read(expr)?;
-        for Cell { origin, position } in &self.origins {
+        for VariableOrigin { origin, position } in &self.origins {
             let is_read = is_read(&queries, &Relation::named(origin.clone(), Place::default()))?;
             if is_read && takes_values(&queries, origin, *position)? {
                 return plan_err!(

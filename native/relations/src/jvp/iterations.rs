@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 
 use super::direction::{Direction, Variable};
 use super::propagate::{NodeRequest, Perturb, Propagation, TangentRequest, WithTangents};
-use super::shared_tangents::Cell;
+use super::shared_tangents::VariableOrigin;
 use crate::shared_relation::Iterations;
 use crate::tangents::tangent::{Linearized, Tangents};
 use crate::vocabulary::names::columns;
@@ -54,7 +54,7 @@ fn everywhere(columns: impl IntoIterator<Item = usize>) -> TangentRequest {
 /// Returns the iterations with tangents of the columns that vary in one of them.
 fn tape(
     propagation: &mut Propagation,
-    (direction, cell): (usize, Cell),
+    (direction, cell): (usize, VariableOrigin),
     iterations: &Iterations,
     [start, step]: [&LogicalPlan; 2],
 ) -> Result<(LogicalPlan, Tangents)> {
@@ -135,7 +135,7 @@ fn tangent(
 /// carried on as they are.
 fn adjoint(
     propagation: &mut Propagation,
-    (direction, cell): (usize, Cell),
+    (direction, cell): (usize, VariableOrigin),
     iterations: &Iterations,
     [tape, outside, step]: [&LogicalPlan; 3],
 ) -> Result<(LogicalPlan, Tangents)> {

@@ -38,7 +38,7 @@ pub use hoist_volatile::VolatileColumns;
 use propagate::{NodeRequest, Propagation};
 pub use propagate::{Perturb, TangentRequest, WithTangents};
 pub use row_local::is_plain;
-pub use shared_tangents::{Cell, SharedTangents};
+pub use shared_tangents::{SharedTangents, VariableOrigin};
 pub use swept_query::SweptQuery;
 pub use window::cells::is_one_cell;
 

@@ -23,12 +23,12 @@ use crate::vocabulary::nodes::{any_node, has_one_row_at_most};
 use crate::vocabulary::source::{Source, sources_of};
 use crate::vocabulary::work_table::source_column;
 
-/// A variable with one value, which moves wherever it is read.
+/// The relation and the column in which a variable originates.
 #[derive(Debug, Clone)]
-pub struct Cell {
-    /// The relation that has it, and its position there.
+pub struct VariableOrigin {
+    /// The relation.
     pub origin: LogicalPlan,
-    /// The position of its column there.
+    /// The position of the column there.
     pub position: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct SharedTangents {
 /// Rows that are given to iterations, with tangents.
 #[derive(Debug, Clone)]
 struct GivenTangents {
-    by: Cell,
+    by: VariableOrigin,
     given: Given,
     /// By the position of a column that of its tangent.
     places: BTreeMap<usize, usize>,
@@ -54,14 +54,14 @@ struct GivenTangents {
 #[derive(Debug, Clone)]
 struct RelationTangents {
     of: Arc<SharedRelation>,
-    by: Cell,
+    by: VariableOrigin,
     /// The relation with tangents behind its columns, before the number of the row.
     relation: Arc<SharedRelation>,
     /// The tangents of its columns, as columns of it.
     tangents: Tangents,
 }
 
-impl Cell {
+impl VariableOrigin {
     /// Returns the cells of column number `index` of a plan: several for one of a UNION.
     pub fn all_of(plan: &LogicalPlan, index: usize) -> Result<Vec<Self>> {
         let sources = sources_of(plan, index)?.into_iter();
@@ -208,25 +208,25 @@ impl SharedTangents {
     }
 
     /// Records a relation with its tangents by a variable.
-    pub fn add(&mut self, of: Arc<SharedRelation>, by: Cell, relation: SharedRelation, tangents: Tangents) {
+    pub fn add(&mut self, of: Arc<SharedRelation>, by: VariableOrigin, relation: SharedRelation, tangents: Tangents) {
         self.relations.push(RelationTangents { of, by, relation: Arc::new(relation), tangents });
     }
 
     /// Records the input rows of an iteration with their tangents by a variable. `places` has the position of the
     /// tangent of each column.
-    pub fn add_given(&mut self, by: Cell, given: Given, places: BTreeMap<usize, usize>) {
+    pub fn add_given(&mut self, by: VariableOrigin, given: Given, places: BTreeMap<usize, usize>) {
         self.given.push(GivenTangents { by, given, places });
     }
 
     /// Returns the rows that are given under an id with tangents by a cell, and where these are, if they vary with it.
-    pub fn given(&self, id: Id, cell: &Cell) -> Option<(&Given, &BTreeMap<usize, usize>)> {
+    pub fn given(&self, id: Id, cell: &VariableOrigin) -> Option<(&Given, &BTreeMap<usize, usize>)> {
         // Those that have got tangents last have them by all columns, the tangents before included.
         let known = self.given.iter().rev().find(|known| known.given.id() == id && known.by.is(cell))?;
         Some((&known.given, &known.places))
     }
 
     /// Returns whether a plan, a subquery or a shared relation in it reads a cell, or rows that are given and vary with it.
-    pub fn moves(&self, plan: &LogicalPlan, cell: &Cell) -> Result<bool> {
+    pub fn moves(&self, plan: &LogicalPlan, cell: &VariableOrigin) -> Result<bool> {
         let is_given = |node: &LogicalPlan| match node {
             LogicalPlan::TableScan(scan) if !self.given.is_empty() => {
                 Given::scanned(scan).is_some_and(|given| self.given(given.id(), cell).is_some())
@@ -250,7 +250,7 @@ impl SharedTangents {
     pub fn by(
         &self,
         relation: &Arc<SharedRelation>,
-        cell: &Cell,
+        cell: &VariableOrigin,
         columns: &BTreeSet<usize>,
     ) -> Option<(&Arc<SharedRelation>, &Tangents)> {
         if let Some(known) = self.before(relation, cell, columns) {
@@ -268,7 +268,7 @@ impl SharedTangents {
     fn before(
         &self,
         relation: &Arc<SharedRelation>,
-        cell: &Cell,
+        cell: &VariableOrigin,
         columns: &BTreeSet<usize>,
     ) -> Option<&RelationTangents> {
         let mut relation = relation;

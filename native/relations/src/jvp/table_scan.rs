@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 use super::direction::{Direction, Variable};
 use super::propagate::{NodeRequest, Perturb, Propagation, Recursion, TangentRequest, WithTangents};
 use super::recursive_query::refused_for_gradients_in;
-use super::shared_tangents::{Cell, rescan};
+use super::shared_tangents::{VariableOrigin, rescan};
 use crate::physical::Id;
 use crate::shared_relation::{Given, Iterations, SharedRelation};
 use crate::tangents::tangent::{Tangent, Tangents};
@@ -166,7 +166,7 @@ fn with_tangents(
 fn add_tangents(
     propagation: &mut Propagation,
     relation: &Arc<SharedRelation>,
-    cell: &Cell,
+    cell: &VariableOrigin,
     direction: usize,
 ) -> Result<()> {
     let latest = propagation.shared.latest(relation);
