@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::types::{can_vary, is_float};
 use super::by_row::ByRow;
 use super::context::Context;
 use super::derivative::{DirectionalDerivative, TangentsOf};
-use crate::jvp::{Direction, Perturb, TangentRequest, Variable, VariableOrigin, is_one_cell, is_plain, propagate};
+use crate::jvp::{ColumnRequest, Direction, Perturb, Variable, VariableOrigin, is_one_cell, is_plain, propagate};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::{Tangent, Tangents};
 
@@ -170,7 +170,7 @@ impl Inputs {
             Variable::Column(index) if cell.is_none() && !is_one_cell(&self.plans[input], index)? => by.perturb,
             _ => Perturb::AllRows,
         };
-        let requests = vec![TangentRequest { variable: seen, perturb, columns: columns.keys().copied().collect() }];
+        let requests = vec![ColumnRequest { variable: seen, perturb, columns: columns.keys().copied().collect() }];
         let directions = vec![Direction { cell: cell.clone(), ..direction }];
         let propagated =
             propagate(std::mem::take(&mut self.plans[input]), requests, directions, names, subplan_tangents)?;
@@ -219,7 +219,7 @@ impl Inputs {
                 cell: None,
             });
             let (variable, perturb) = (Variable::Column(index), Perturb::AllRows);
-            requests.push(TangentRequest { variable, perturb, columns: columns.keys().copied().collect() });
+            requests.push(ColumnRequest { variable, perturb, columns: columns.keys().copied().collect() });
         }
         let Context { names, subplan_tangents, .. } = context;
         let propagated = propagate(input.clone(), requests, directions, names, subplan_tangents)?;

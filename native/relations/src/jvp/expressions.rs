@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::direction::Direction;
-use super::propagate::{NodeRequest, TangentRequest, WithTangents};
+use super::propagate::{ColumnRequest, NodeRequest, WithTangents};
 use crate::tangents::linearize::Function;
 use crate::tangents::tangent::{self, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::names::Names;
@@ -36,7 +36,7 @@ impl Expressions {
     }
 
     /// Returns what they ask of the input.
-    pub fn input_requests(&self, directions: &[Direction], requests: &[NodeRequest]) -> Result<Vec<TangentRequest>> {
+    pub fn input_requests(&self, directions: &[Direction], requests: &[NodeRequest]) -> Result<Vec<ColumnRequest>> {
         let to_input = directions.iter().zip(requests).map(|(direction, request)| {
             let mut needs = std::collections::BTreeSet::new();
             for index in &request.output.columns {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{NodeRequest, Perturb, Propagation, TangentRequest, WithTangents};
+use super::propagate::{ColumnRequest, NodeRequest, Perturb, Propagation, WithTangents};
 use super::shared_tangents::VariableOrigin;
 use crate::shared_relation::Iterations;
 use crate::tangents::tangent::{Linearized, Tangents};
@@ -47,8 +47,8 @@ pub fn iterations(propagation: &mut Propagation, plan: LogicalPlan, requests: &[
 }
 
 /// Returns a request for the tangents of these columns, by a variable that moves wherever it is read.
-fn everywhere(columns: impl IntoIterator<Item = usize>) -> TangentRequest {
-    TangentRequest { variable: Variable::Everywhere, perturb: Perturb::AllRows, columns: columns.into_iter().collect() }
+fn everywhere(columns: impl IntoIterator<Item = usize>) -> ColumnRequest {
+    ColumnRequest { variable: Variable::Everywhere, perturb: Perturb::AllRows, columns: columns.into_iter().collect() }
 }
 
 /// Returns the iterations with tangents of the columns that vary in one of them.

@@ -4,7 +4,7 @@ use datafusion_common::{JoinType, Result, plan_err};
 use datafusion_expr::{Join, LogicalPlan, SubqueryAlias};
 
 use super::direction::{Direction, Variable};
-use super::propagate::{NodeRequest, Perturb, Propagation, TangentRequest, WithTangents};
+use super::propagate::{ColumnRequest, NodeRequest, Perturb, Propagation, WithTangents};
 use crate::vocabulary::decorrelated::decorrelated;
 
 /// Propagates tangents through a join. A tangent passes the join like its column, and is NULL in rows that an outer
@@ -64,7 +64,7 @@ pub fn join(propagation: &mut Propagation, join: Join, requests: &[NodeRequest])
 fn check_decorrelated(
     propagation: &mut Propagation,
     subquery: &SubqueryAlias,
-    requests: &[TangentRequest],
+    requests: &[ColumnRequest],
 ) -> Result<()> {
     for (number, request) in requests.iter().enumerate() {
         if !request.columns.is_empty() && varies(propagation, number, subquery, request)? {
@@ -84,7 +84,7 @@ fn varies(
     propagation: &mut Propagation,
     number: usize,
     subquery: &SubqueryAlias,
-    request: &TangentRequest,
+    request: &ColumnRequest,
 ) -> Result<bool> {
     let direction = propagation.directions[number].clone();
     for cell in &direction.origins {
@@ -93,7 +93,7 @@ fn varies(
         }
         let cell = Some(cell.clone());
         let everywhere = Direction { cell, seed: None, origins: vec![], ..direction.clone() };
-        let request = TangentRequest {
+        let request = ColumnRequest {
             variable: Variable::Everywhere,
             perturb: Perturb::AllRows,
             columns: request.columns.clone(),

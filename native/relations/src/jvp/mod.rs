@@ -35,8 +35,8 @@ use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{non_query_nodes, shown};
 pub use direction::{Direction, Variable};
 pub use hoist_volatile::VolatileColumns;
+pub use propagate::{ColumnRequest, Perturb, WithTangents};
 use propagate::{NodeRequest, Propagation};
-pub use propagate::{Perturb, TangentRequest, WithTangents};
 pub use row_local::is_plain;
 pub use shared_tangents::{SharedTangents, VariableOrigin};
 pub use swept_query::SweptQuery;
@@ -45,7 +45,7 @@ pub use window::cells::is_one_cell;
 /// Propagates tangents up a plan: returns the plan with the tangents that each direction requests.
 pub fn propagate(
     plan: LogicalPlan,
-    requests: Vec<TangentRequest>,
+    requests: Vec<ColumnRequest>,
     directions: Vec<Direction>,
     names: &mut Names,
     shared: &mut SharedTangents,

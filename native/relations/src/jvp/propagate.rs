@@ -47,7 +47,7 @@ pub enum Perturb {
 
 /// The tangents that one direction requests from a node.
 #[derive(Debug, Clone)]
-pub struct TangentRequest {
+pub struct ColumnRequest {
     /// The variable as the node sees it.
     pub variable: Variable,
     /// The values of the variable that move.
@@ -56,7 +56,7 @@ pub struct TangentRequest {
     pub columns: BTreeSet<usize>,
 }
 
-impl TangentRequest {
+impl ColumnRequest {
     /// Returns a request for no tangents.
     pub fn nothing() -> Self {
         Self { variable: Variable::Outer, perturb: Perturb::AllRows, columns: BTreeSet::new() }
@@ -75,19 +75,19 @@ impl TangentRequest {
 #[derive(Debug, Clone)]
 pub struct NodeRequest {
     /// The request to the node.
-    pub output: TangentRequest,
+    pub output: ColumnRequest,
     /// The variable as each input sees it.
     pub inputs: Vec<Variable>,
 }
 
 impl NodeRequest {
     /// Returns the request to an input, for the tangents of these columns.
-    pub fn of_input(&self, input: usize, columns: BTreeSet<usize>) -> TangentRequest {
-        TangentRequest { variable: self.inputs[input], perturb: self.output.perturb, columns }
+    pub fn of_input(&self, input: usize, columns: BTreeSet<usize>) -> ColumnRequest {
+        ColumnRequest { variable: self.inputs[input], perturb: self.output.perturb, columns }
     }
 
     /// Returns the request to the only input of a node that passes its columns on.
-    pub fn passed_on(&self) -> TangentRequest {
+    pub fn passed_on(&self) -> ColumnRequest {
         self.of_input(0, self.output.columns.clone())
     }
 
@@ -188,7 +188,7 @@ impl<'a> Propagation<'a> {
     /// Propagates tangents up a plan in all directions. The request of a direction names the columns whose tangents are
     /// wanted.
     #[recursive::recursive]
-    pub fn propagate(&mut self, plan: LogicalPlan, mut requests: Vec<TangentRequest>) -> Result<WithTangents> {
+    pub fn propagate(&mut self, plan: LogicalPlan, mut requests: Vec<ColumnRequest>) -> Result<WithTangents> {
         let mut own = vec![];
         for (direction, request) in self.directions.iter().zip(&mut requests) {
             let mut tangents = Tangents::default();
@@ -225,7 +225,7 @@ impl<'a> Propagation<'a> {
             let moved = moved.collect::<Result<BTreeMap<_, _>>>()?;
             let columns = moved.keys().copied().collect();
             let propagated =
-                self.propagate_in(number, plan, TangentRequest { variable, perturb: output.perturb, columns })?;
+                self.propagate_in(number, plan, ColumnRequest { variable, perturb: output.perturb, columns })?;
             plan = propagated.0;
             let mut tangents = Tangents::default();
             for (index, tangent) in propagated.1.iter() {
@@ -243,9 +243,9 @@ impl<'a> Propagation<'a> {
         &mut self,
         direction: usize,
         plan: LogicalPlan,
-        request: TangentRequest,
+        request: ColumnRequest,
     ) -> Result<(LogicalPlan, Tangents)> {
-        let mut all = vec![TangentRequest::nothing(); self.directions.len()];
+        let mut all = vec![ColumnRequest::nothing(); self.directions.len()];
         all[direction] = request;
         let mut propagated = self.propagate(plan, all)?;
         Ok((propagated.plan, propagated.tangents.swap_remove(direction)))
@@ -256,7 +256,7 @@ impl<'a> Propagation<'a> {
         &mut self,
         direction: Direction,
         plan: LogicalPlan,
-        request: TangentRequest,
+        request: ColumnRequest,
     ) -> Result<(LogicalPlan, Tangents)> {
         self.directions.push(direction);
         let propagated = self.propagate_in(self.directions.len() - 1, plan, request);
@@ -270,7 +270,7 @@ impl<'a> Propagation<'a> {
         &mut self,
         direction: Direction,
         plan: LogicalPlan,
-        request: TangentRequest,
+        request: ColumnRequest,
     ) -> Result<(LogicalPlan, Tangents)> {
         let (mut names, mut shared) = (self.names.clone(), self.shared.clone());
         let mut propagation = Propagation::new(&mut names, &mut shared, vec![direction], self.rule);
@@ -284,14 +284,14 @@ impl<'a> Propagation<'a> {
     }
 
     /// Returns whether a plan only passes on columns of tables, so that none of them varies with another.
-    fn is_constant(&self, plan: &LogicalPlan, requests: &[TangentRequest]) -> bool {
+    fn is_constant(&self, plan: &LogicalPlan, requests: &[ColumnRequest]) -> bool {
         let mut active = self.directions.iter().zip(requests).filter(|(_, request)| !request.columns.is_empty());
         let by_columns = active
             .all(|(direction, request)| direction.seed.is_none() && matches!(request.variable, Variable::Column(_)));
         by_columns && self.recursions.is_empty() && computes_nothing(plan)
     }
 
-    fn node(&mut self, plan: LogicalPlan, outputs: Vec<TangentRequest>) -> Result<WithTangents> {
+    fn node(&mut self, plan: LogicalPlan, outputs: Vec<ColumnRequest>) -> Result<WithTangents> {
         let mut requests = vec![];
         let mut here = vec![];
         for (number, mut output) in outputs.into_iter().enumerate() {
@@ -331,7 +331,7 @@ impl<'a> Propagation<'a> {
     }
 
     /// Returns the step of a direction at a node from which it wants tangents.
-    fn step(&self, plan: &LogicalPlan, request: &TangentRequest, number: usize) -> Result<TangentStep> {
+    fn step(&self, plan: &LogicalPlan, request: &ColumnRequest, number: usize) -> Result<TangentStep> {
         let (direction, names) = (&self.directions[number], &*self.names);
         let inputs = plan.inputs();
         let index = match (request.variable, &direction.cell) {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{NodeRequest, Propagation, Recursion, TangentFields, TangentRequest, WithTangents};
+use super::propagate::{ColumnRequest, NodeRequest, Propagation, Recursion, TangentFields, WithTangents};
 use crate::plan::recursion::{Term, WorkTable};
 use crate::shared_relation::inline_for_analysis;
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
@@ -128,7 +128,7 @@ fn terms(
 ) -> Result<(WithTangents, WithTangents, Recursion)> {
     let to_term = |direction: usize, request: &NodeRequest| {
         let wanted = wanted.range((direction, 0)..(direction + 1, 0)).map(|(_, index)| *index);
-        TangentRequest { columns: wanted.collect(), ..request.output }
+        ColumnRequest { columns: wanted.collect(), ..request.output }
     };
     let to_terms: Vec<_> = requests.iter().enumerate().map(|(number, request)| to_term(number, request)).collect();
     let schema = query.static_term.schema();

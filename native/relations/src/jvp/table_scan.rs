@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::direction::{Direction, Variable};
-use super::propagate::{NodeRequest, Perturb, Propagation, Recursion, TangentRequest, WithTangents};
+use super::propagate::{ColumnRequest, NodeRequest, Perturb, Propagation, Recursion, WithTangents};
 use super::recursive_query::refused_for_gradients_in;
 use super::shared_tangents::{VariableOrigin, rescan};
 use crate::physical::Id;
@@ -173,7 +173,7 @@ fn add_tangents(
     let plan = latest.plan();
     let fields = plan.schema().fields().iter().enumerate();
     let varying = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
-    let request = TangentRequest { variable: Variable::Everywhere, perturb: Perturb::AllRows, columns: varying };
+    let request = ColumnRequest { variable: Variable::Everywhere, perturb: Perturb::AllRows, columns: varying };
     let (propagated, of_plan) = propagation.propagate_in(direction, plan.clone(), request)?;
     if Iterations::of(&propagated).is_some() {
         // The tangents are its last columns already.

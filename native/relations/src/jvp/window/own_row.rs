@@ -33,7 +33,7 @@ use crate::aggregate_rules::own_row::{OwnRow, is_known_by_own_cell, or_zero};
 use crate::aggregate_rules::{Guarded, Over, arguments};
 use crate::jvp::dependence::varies;
 use crate::jvp::direction::{Direction, Variable};
-use crate::jvp::propagate::{NodeRequest, Perturb, Propagation, TangentRequest, WithTangents};
+use crate::jvp::propagate::{ColumnRequest, NodeRequest, Perturb, Propagation, WithTangents};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
@@ -337,7 +337,7 @@ impl OwnRows<'_, '_> {
     fn pass(&mut self, plan: &mut LogicalPlan, perturb: Perturb, columns: BTreeSet<usize>) -> Result<Pass> {
         let schema = Arc::clone(plan.schema());
         let variable = Variable::Column(schema.index_of_column(&self.of)?);
-        let request = TangentRequest { variable, perturb, columns };
+        let request = ColumnRequest { variable, perturb, columns };
         let (with_tangents, tangents) = self.propagation.propagate_in(self.direction, std::mem::take(plan), request)?;
         *plan = with_tangents;
         Ok(Pass { schema, tangents })
@@ -355,7 +355,7 @@ impl OwnRows<'_, '_> {
             ..self.direction().clone()
         };
         let request =
-            TangentRequest { variable: Variable::Column(index), perturb: Perturb::OwnRowFrozenWindows, columns };
+            ColumnRequest { variable: Variable::Column(index), perturb: Perturb::OwnRowFrozenWindows, columns };
         let (with_tangents, tangents) = self.propagation.propagate_along(direction, std::mem::take(plan), request)?;
         *plan = with_tangents;
         Ok(Pass { schema, tangents })
