@@ -14,7 +14,7 @@ use super::context::Context;
 use super::derivative::{TangentsOf, Term};
 use super::diagnose::{check_branches, check_references, check_subqueries};
 use super::resolve::{Owner, Resolved};
-use super::tangent_cache::{By, Inputs};
+use super::tangent_cache::{Inputs, TangentRequest};
 use crate::jvp::Perturb;
 use crate::vocabulary::source::beside;
 
@@ -64,24 +64,24 @@ fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Vary
     let perturb = if is_along { Perturb::AllRows } else { Perturb::OwnRow { by_value: false } };
     let mut varying = Varying::default();
     for (variable, Term { seed, .. }) in call.terms() {
-        let by = |owner, variable| By { jvp: call.jvp, perturb, owner, variable, along: None };
+        let request = |owner, variable| TangentRequest { jvp: call.jvp, perturb, owner, variable, along: None };
         let input = match variable.owner {
             Owner::Input(input) => input,
             Owner::OuterQuery { query, input } => {
-                check_outer(call, query, by(Some(input), &variable.column), context)?;
+                check_outer(call, query, request(Some(input), &variable.column), context)?;
                 // Columns of this query must not be computed from it either, which the propagation checks.
-                varying.tangents.push(inputs.tangents(call.function(), by(None, &variable.named), context)?);
+                varying.tangents.push(inputs.tangents(call.function(), request(None, &variable.named), context)?);
                 continue;
             }
         };
-        let found = inputs.tangents(call.function(), by(Some(input), &variable.column), context)?;
+        let found = inputs.tangents(call.function(), request(Some(input), &variable.column), context)?;
         let seed = seed.filter(|seed| is_along && !columns_read(seed).is_empty());
         match seed {
             // Each row moves along its own seed, so the seed must be propagated with the tangents.
             Some(seed) if !found.is_empty() && rows_mix(&inputs.plans[input])? => {
                 let along = beside(seed, &variable.column, &inputs.plans[input])?;
-                let by = By { along: Some(&along), ..by(Some(input), &variable.column) };
-                varying.moved.extend(inputs.tangents(call.function(), by, context)?);
+                let along = TangentRequest { along: Some(&along), ..request(Some(input), &variable.column) };
+                varying.moved.extend(inputs.tangents(call.function(), along, context)?);
                 varying.tangents.push(vec![]);
             }
             _ => varying.tangents.push(found),
@@ -91,15 +91,15 @@ fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Vary
 }
 
 /// Refuses a call that reads columns of the outer query which vary with its variable.
-fn check_outer(call: &Call, query: usize, by: By, context: &mut Context) -> Result<()> {
+fn check_outer(call: &Call, query: usize, request: TangentRequest, context: &mut Context) -> Result<()> {
     let mut outer = Inputs::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
-    if outer.tangents(call.function(), by, context)?.is_empty() {
+    if outer.tangents(call.function(), request, context)?.is_empty() {
         return Ok(());
     }
     plan_err!(
         "{}: what it reads of the query around it varies with {}. Take the derivative there",
         abbreviate(call.derivative.call),
-        by.variable
+        request.variable
     )
 }
 

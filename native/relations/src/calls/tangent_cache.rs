@@ -44,9 +44,9 @@ struct Known {
     tangent: Tangent,
 }
 
-/// The variable of tangents, and how it moves.
+/// A request for tangents by a variable, with the values of it that move.
 #[derive(Debug, Clone, Copy)]
-pub struct By<'b> {
+pub struct TangentRequest<'b> {
     /// The operator that linearizes an expression.
     pub jvp: &'b Arc<ScalarUDF>,
     /// The values of the variable that move.
@@ -82,14 +82,14 @@ impl Inputs {
         merge_schema(&self.plans.iter().collect::<Vec<_>>())
     }
 
-    fn known(&self, by: &By, column: &Column) -> Option<Tangent> {
+    fn known(&self, request: &TangentRequest, column: &Column) -> Option<Tangent> {
         let known = self.known.iter().find(|known| {
-            &known.jvp == by.jvp
-                && known.perturb == by.perturb
-                && &known.variable == by.variable
+            &known.jvp == request.jvp
+                && known.perturb == request.perturb
+                && &known.variable == request.variable
                 && &known.column == column
         });
-        known.filter(|_| by.along.is_none()).map(|known| known.tangent.clone())
+        known.filter(|_| request.along.is_none()).map(|known| known.tangent.clone())
     }
 
     /// Returns the columns of an input other than the variable among those that are read, which may vary.
@@ -104,28 +104,34 @@ impl Inputs {
     }
 
     /// Returns the columns other than the variable that an expression reads and that vary, with their tangents.
-    pub fn tangents(&mut self, expression: &Expr, by: By, context: &mut Context) -> Result<TangentsOf> {
+    pub fn tangents(
+        &mut self,
+        expression: &Expr,
+        request: TangentRequest,
+        context: &mut Context,
+    ) -> Result<TangentsOf> {
         let merged = self.schema();
         let read = depends_on(expression, &merged)?;
-        let of_variable = |owner: usize| Some((owner, self.plans[owner].schema().maybe_index_of_column(by.variable)?));
-        let origins = match by.owner.and_then(of_variable) {
+        let of_variable =
+            |owner: usize| Some((owner, self.plans[owner].schema().maybe_index_of_column(request.variable)?));
+        let origins = match request.owner.and_then(of_variable) {
             Some((owner, index)) => VariableOrigin::all_of(&self.plans[owner], index)?,
             None => vec![],
         };
         let direction = Direction {
-            jvp: Arc::clone(by.jvp),
-            variable: by.variable.name.clone(),
+            jvp: Arc::clone(request.jvp),
+            variable: request.variable.name.clone(),
             // With a column of an outer query nothing varies here but correlated subqueries, which are refused.
-            variable_type: merged.data_type(by.variable).cloned().unwrap_or(DataType::Float64),
+            variable_type: merged.data_type(request.variable).cloned().unwrap_or(DataType::Float64),
             origins,
-            seed: by.along.cloned(),
+            seed: request.along.cloned(),
             cell: None,
         };
         let mut tangents = vec![];
         for input in 0..self.plans.len() {
             let mut missing = BTreeMap::new();
-            for (index, column) in self.may_vary(&read, input, by.variable) {
-                match self.known(&by, &column) {
+            for (index, column) in self.may_vary(&read, input, request.variable) {
+                match self.known(&request, &column) {
                     Some(tangent) => tangents.push((column, tangent)),
                     None => {
                         missing.insert(index, column);
@@ -133,7 +139,7 @@ impl Inputs {
                 }
             }
             if !missing.is_empty() {
-                tangents.extend(self.carried_up(input, missing, &by, direction.clone(), context)?);
+                tangents.extend(self.carried_up(input, missing, &request, direction.clone(), context)?);
             }
         }
         tangents.retain(|(_, tangent)| *tangent != Tangent::Zero);
@@ -145,13 +151,13 @@ impl Inputs {
         &mut self,
         input: usize,
         columns: BTreeMap<usize, Column>,
-        by: &By,
+        request: &TangentRequest,
         direction: Direction,
         context: &mut Context,
     ) -> Result<TangentsOf> {
         let Context { names, subplan_tangents, swept, .. } = context;
-        let seen = match self.plans[input].schema().maybe_index_of_column(by.variable) {
-            Some(index) if by.owner == Some(input) => Variable::Column(index),
+        let seen = match self.plans[input].schema().maybe_index_of_column(request.variable) {
+            Some(index) if request.owner == Some(input) => Variable::Column(index),
             _ => Variable::Outer,
         };
         // The columns that a gradient by row has added read shared relations, and the other columns do not read them.
@@ -161,13 +167,13 @@ impl Inputs {
         let cell = match seen {
             Variable::Column(index) => {
                 let own = self.by_row.swept.iter().filter(|_| is_added);
-                VariableOrigin::of(read_from, index, &by.variable.name, swept.iter().chain(own))?
+                VariableOrigin::of(read_from, index, &request.variable.name, swept.iter().chain(own))?
             }
             _ => None,
         };
         // If all rows have the same value of the variable, all rows move.
         let perturb = match seen {
-            Variable::Column(index) if cell.is_none() && !is_one_cell(&self.plans[input], index)? => by.perturb,
+            Variable::Column(index) if cell.is_none() && !is_one_cell(&self.plans[input], index)? => request.perturb,
             _ => Perturb::AllRows,
         };
         let requests = vec![ColumnRequest { variable: seen, perturb, columns: columns.keys().copied().collect() }];
@@ -179,13 +185,13 @@ impl Inputs {
         for (index, column) in columns {
             let mut tangent = propagated.tangents.first().map_or(Tangent::Zero, |tangents| tangents.get(index));
             if let (Some(cell), Tangent::Column(varies)) = (&cell, &tangent) {
-                let checked = cell.checked(plan, &varies.column, &by.variable.name, names)?;
+                let checked = cell.checked(plan, &varies.column, &request.variable.name, names)?;
                 (plan, tangent) = (checked.0, checked.1.into());
             }
             tangents.push((column.clone(), tangent.clone()));
-            if by.along.is_none() {
-                let (jvp, variable) = (Arc::clone(by.jvp), by.variable.clone());
-                self.known.push(Known { jvp, perturb: by.perturb, variable, column, tangent });
+            if request.along.is_none() {
+                let (jvp, variable) = (Arc::clone(request.jvp), request.variable.clone());
+                self.known.push(Known { jvp, perturb: request.perturb, variable, column, tangent });
             }
         }
         self.plans[input] = plan;
