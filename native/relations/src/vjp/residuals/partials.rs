@@ -23,7 +23,7 @@ use crate::vocabulary::names::{Names, with_columns};
 
 /// The partial derivatives of a column of a group by the rows of the group.
 pub struct Partials {
-    by: By,
+    by: Aggregation,
     /// The inputs of a row. Floats are DOUBLE.
     inputs: Vec<Expr>,
     /// The aggregates that the derivatives read, and their positions among the columns of the group.
@@ -46,7 +46,7 @@ impl Shares {
 }
 
 /// The way in which a group gets its column.
-enum By {
+enum Aggregation {
     /// An aggregate over the rows.
     Aggregated {
         call: AggregateFunction,
@@ -82,17 +82,21 @@ impl Partials {
             );
         }
         let inputs = call.params.args.iter().map(|argument| double(argument, columns)).collect::<Result<_>>()?;
-        Ok(Self { by: By::Aggregated { call: call.clone(), formula, share: None }, inputs, statistics: vec![] })
+        Ok(Self {
+            by: Aggregation::Aggregated { call: call.clone(), formula, share: None },
+            inputs,
+            statistics: vec![],
+        })
     }
 
     /// Returns the partial derivatives of a key, which the rows of the group share evenly.
     pub fn of_key(key: &Column) -> Self {
-        Self { by: By::Key, inputs: vec![Expr::Column(key.clone())], statistics: vec![] }
+        Self { by: Aggregation::Key, inputs: vec![Expr::Column(key.clone())], statistics: vec![] }
     }
 
     /// Returns the partial derivatives of a value of the group's only row.
     pub fn of_only(value: &Expr) -> Self {
-        Self { by: By::Only, inputs: vec![value.clone()], statistics: vec![] }
+        Self { by: Aggregation::Only, inputs: vec![value.clone()], statistics: vec![] }
     }
 
     /// Returns the partial derivatives of `first_value` and the like, over rows with numbers.
@@ -103,7 +107,7 @@ impl Partials {
             Some(NullTreatment::IgnoreNulls) => when(value.clone().is_not_null(), number).end()?,
             _ => number,
         };
-        Ok(Self { by: By::Chosen { row, chosen }, inputs: vec![value.clone()], statistics: vec![] })
+        Ok(Self { by: Aggregation::Chosen { row, chosen }, inputs: vec![value.clone()], statistics: vec![] })
     }
 
     /// Adds the share of each row in a quantile to the expressions over rows with these columns, grouped by these keys.
@@ -115,7 +119,7 @@ impl Partials {
         keys: &[Column],
         names: &mut Names,
     ) -> Result<()> {
-        let By::Aggregated { call, share: own, .. } = &mut self.by else { return Ok(()) };
+        let Aggregation::Aggregated { call, share: own, .. } = &mut self.by else { return Ok(()) };
         let (true, Some(input)) = (is_quantile(call.func.name()), self.inputs.first()) else { return Ok(()) };
         let value = one_zero(input.clone(), &DataType::Float64)?;
         let value = match call.params.filter.as_deref() {
@@ -155,13 +159,13 @@ impl Partials {
 
     /// Returns whether rows may share the value, as those of `min` and `max` do.
     pub fn has_ties(&self) -> bool {
-        matches!(&self.by, By::Aggregated { call, .. } if matches!(call.func.name(), "min" | "max"))
+        matches!(&self.by, Aggregation::Aggregated { call, .. } if matches!(call.func.name(), "min" | "max"))
     }
 
     /// Returns whether they are shares of rows in the value, so that they are numbers whatever the rows hold.
     pub fn are_shares(&self) -> bool {
         match &self.by {
-            By::Aggregated { call, .. } => {
+            Aggregation::Aggregated { call, .. } => {
                 matches!(call.func.name(), "sum" | "avg" | "min" | "max") || is_quantile(call.func.name())
             }
             _ => true,
@@ -170,7 +174,7 @@ impl Partials {
 
     /// Returns, for `min` and `max`, the condition that a row passes the filter and has the value.
     pub fn chosen(&self, value: &Expr) -> Option<Expr> {
-        let By::Aggregated { call, .. } = &self.by else { return None };
+        let Aggregation::Aggregated { call, .. } = &self.by else { return None };
         let input = call.params.args.first().filter(|_| self.has_ties())?;
         let filter = call.params.filter.as_deref().cloned();
         filter.into_iter().chain([input.clone().eq(value.clone())]).reduce(Expr::and)
@@ -195,17 +199,17 @@ impl Partials {
         statistic: &mut dyn FnMut(Expr) -> Result<Expr>,
     ) -> Result<Vec<(Expr, Expr)>> {
         let (call, formula, share) = match &self.by {
-            By::Aggregated { call, formula, share } => (call, formula, share),
-            By::Key => {
+            Aggregation::Aggregated { call, formula, share } => (call, formula, share),
+            Aggregation::Key => {
                 let rows = as_double(statistic(count_all().unalias_nested().data)?);
                 return Ok(self.inputs.iter().map(|key| (key.clone(), quotient(lit(1.0), rows.clone()))).collect());
             }
-            By::Chosen { row, chosen } => {
+            Aggregation::Chosen { row, chosen } => {
                 let chosen = statistic(Expr::AggregateFunction(chosen.clone()))?;
                 let share = when(Expr::Column(row.clone()).eq(chosen), lit(1.0)).end()?;
                 return Ok(self.inputs.iter().map(|value| (value.clone(), share.clone())).collect());
             }
-            By::Only => return Ok(self.inputs.iter().map(|value| (value.clone(), lit(1.0))).collect()),
+            Aggregation::Only => return Ok(self.inputs.iter().map(|value| (value.clone(), lit(1.0))).collect()),
         };
         let mut partials = vec![];
         for (varying, argument) in call.params.args.iter().enumerate() {
@@ -280,7 +284,7 @@ impl Partials {
 
     /// Returns, for an aggregate over pairs, the condition that neither value of a row is NULL.
     fn complete_pair(&self) -> Option<Expr> {
-        let By::Aggregated { formula, .. } = &self.by else { return None };
+        let Aggregation::Aggregated { formula, .. } = &self.by else { return None };
         self.complete(formula)
     }
 
