@@ -31,12 +31,12 @@ pub struct Inputs {
     pub before: Vec<LogicalPlan>,
     /// The variables by row that its calls have.
     pub by_row: ByRow,
-    known: Vec<Known>,
+    known: Vec<CachedTangent>,
 }
 
 /// A tangent that an input has already.
 #[derive(Debug)]
-struct Known {
+struct CachedTangent {
     jvp: Arc<ScalarUDF>,
     perturb: Perturb,
     variable: Column,
@@ -191,7 +191,7 @@ impl Inputs {
             tangents.push((column.clone(), tangent.clone()));
             if request.along.is_none() {
                 let (jvp, variable) = (Arc::clone(request.jvp), request.variable.clone());
-                self.known.push(Known { jvp, perturb: request.perturb, variable, column, tangent });
+                self.known.push(CachedTangent { jvp, perturb: request.perturb, variable, column, tangent });
             }
         }
         self.plans[input] = plan;
@@ -267,7 +267,7 @@ impl Inputs {
             // Both are the same in a plan that `is_plain`.
             for perturb in [Perturb::AllRows, Perturb::OwnRow { by_value: false }] {
                 let (jvp, variable, column) = (Arc::clone(jvp), variable.clone(), column.clone());
-                self.known.push(Known { jvp, perturb, variable, column, tangent: tangents.get(index) });
+                self.known.push(CachedTangent { jvp, perturb, variable, column, tangent: tangents.get(index) });
             }
         }
     }
