@@ -6,7 +6,7 @@ use datafusion_expr::{Expr, ExprSchemable};
 use datafusion_functions::core::coalesce;
 
 /// What is known of columns and calls.
-pub trait Known {
+pub trait KnownValues {
     /// Returns the value of a column, if it has one in all rows that is known.
     fn value(&self, column: &Column) -> Result<Option<ScalarValue>>;
 
@@ -21,7 +21,7 @@ pub trait Known {
 /// coalesce(a.val, b.val)                       ->    b.val        where a.val is NULL
 /// CASE WHEN a.val IS NOT NULL THEN ... END     ->    NULL
 /// ```
-pub fn folded(expr: &Expr, known: &impl Known, schema: &DFSchema) -> Result<Expr> {
+pub fn folded(expr: &Expr, known: &impl KnownValues, schema: &DFSchema) -> Result<Expr> {
     Ok(match expr {
         Expr::Column(column) => known.value(column)?.map_or_else(|| expr.clone(), literal),
         Expr::Alias(alias) => {
@@ -62,7 +62,11 @@ pub fn folded(expr: &Expr, known: &impl Known, schema: &DFSchema) -> Result<Expr
 
 /// Returns the branches of a `CASE` whose condition may hold, and what it is if none does.
 #[expect(clippy::type_complexity)]
-fn branches(case: &Case, known: &impl Known, schema: &DFSchema) -> Result<(Vec<(Box<Expr>, Box<Expr>)>, Option<Expr>)> {
+fn branches(
+    case: &Case,
+    known: &impl KnownValues,
+    schema: &DFSchema,
+) -> Result<(Vec<(Box<Expr>, Box<Expr>)>, Option<Expr>)> {
     let mut kept = vec![];
     let mut otherwise = case.else_expr.as_deref();
     for (when, then) in &case.when_then_expr {
@@ -80,7 +84,7 @@ fn branches(case: &Case, known: &impl Known, schema: &DFSchema) -> Result<(Vec<(
 }
 
 /// Returns the values of which `coalesce` may be the first that is not NULL.
-fn candidates(args: &[Expr], known: &impl Known, schema: &DFSchema) -> Result<Vec<Expr>> {
+fn candidates(args: &[Expr], known: &impl KnownValues, schema: &DFSchema) -> Result<Vec<Expr>> {
     let mut kept = vec![];
     for arg in args {
         match folded(arg, known, schema)? {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::has_subquery;
 
-use super::fold::{Known, folded};
+use super::fold::{KnownValues, folded};
 use crate::shared_relation::SharedRelation;
 use crate::vjp::joined;
 use crate::vocabulary::expressions::unaliased;
@@ -210,7 +210,7 @@ struct InPart<'p> {
     part: usize,
 }
 
-impl Known for InPart<'_> {
+impl KnownValues for InPart<'_> {
     fn value(&self, column: &Column) -> Result<Option<ScalarValue>> {
         let schema: &DFSchema = self.parts.plan.schema();
         let index = schema.index_of_column(column)?;
