@@ -70,14 +70,14 @@ fn turned(join: Join) -> Result<LogicalPlan> {
 
 /// What is known of the rows of a plan.
 #[derive(Debug, Clone)]
-struct Known {
+struct RowBounds {
     /// Whether there is one at most.
     is_one: bool,
     /// The columns that have one value in all of them.
     constant: Vec<bool>,
 }
 
-impl Known {
+impl RowBounds {
     fn nothing(plan: &LogicalPlan) -> Self {
         Self { is_one: false, constant: vec![false; plan.schema().fields().len()] }
     }
@@ -128,12 +128,12 @@ impl Few {
     }
 
     #[recursive::recursive]
-    fn rows(&mut self, plan: &LogicalPlan) -> Result<Known> {
+    fn rows(&mut self, plan: &LogicalPlan) -> Result<RowBounds> {
         let known = match plan {
             LogicalPlan::Projection(node) => {
                 let input = self.rows(&node.input)?;
                 let constant = node.expr.iter().map(|expr| input.is_constant(expr, &node.input)).collect();
-                Known { is_one: input.is_one, constant }
+                RowBounds { is_one: input.is_one, constant }
             }
             LogicalPlan::Filter(node) => self.rows(&node.input)?,
             LogicalPlan::Repartition(node) => self.rows(&node.input)?,
@@ -143,9 +143,9 @@ impl Few {
             LogicalPlan::Limit(node) if !matches!(node.get_fetch_type()?, FetchType::Literal(Some(0 | 1))) => {
                 self.rows(&node.input)?
             }
-            LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => Known::one(plan),
+            LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => RowBounds::one(plan),
             LogicalPlan::Distinct(Distinct::On(DistinctOn { input, .. })) => {
-                Known { is_one: self.rows(input)?.is_one, ..Known::nothing(plan) }
+                RowBounds { is_one: self.rows(input)?.is_one, ..RowBounds::nothing(plan) }
             }
             LogicalPlan::Window(node) => {
                 let mut known = self.rows(&node.input)?;
@@ -156,61 +156,61 @@ impl Few {
             LogicalPlan::Join(node) => self.join(node, plan)?,
             LogicalPlan::TableScan(scan) => match (SharedRelation::scanned(scan), work_table(scan)) {
                 (Some(relation), _) => self.relation(&relation, plan)?,
-                (None, Some(name)) if self.queries.contains(&name) => Known::one(plan),
-                (None, _) if scan.fetch.is_some_and(|rows| rows <= 1) => Known::one(plan),
-                (None, _) => Known::nothing(plan),
+                (None, Some(name)) if self.queries.contains(&name) => RowBounds::one(plan),
+                (None, _) if scan.fetch.is_some_and(|rows| rows <= 1) => RowBounds::one(plan),
+                (None, _) => RowBounds::nothing(plan),
             },
-            LogicalPlan::EmptyRelation(_) => Known::one(plan),
-            LogicalPlan::Values(node) if node.values.len() <= 1 => Known::one(plan),
+            LogicalPlan::EmptyRelation(_) => RowBounds::one(plan),
+            LogicalPlan::Values(node) if node.values.len() <= 1 => RowBounds::one(plan),
             LogicalPlan::Values(_)
             | LogicalPlan::Union(_)
             | LogicalPlan::RecursiveQuery(_)
             | LogicalPlan::Unnest(_)
             | LogicalPlan::Subquery(_)
             | LogicalPlan::Extension(_)
-            | non_query_nodes!() => Known::nothing(plan),
+            | non_query_nodes!() => RowBounds::nothing(plan),
         };
-        Ok(if known.is_one { Known::one(plan) } else { known })
+        Ok(if known.is_one { RowBounds::one(plan) } else { known })
     }
 
     /// Rows with the same keys are one group.
-    fn groups(&mut self, node: &Aggregate, plan: &LogicalPlan) -> Result<Known> {
+    fn groups(&mut self, node: &Aggregate, plan: &LogicalPlan) -> Result<RowBounds> {
         if matches!(node.group_expr.as_slice(), [Expr::GroupingSet(_)]) {
-            return Ok(Known::nothing(plan));
+            return Ok(RowBounds::nothing(plan));
         }
         let input = self.rows(&node.input)?;
         let mut constant: Vec<_> = node.group_expr.iter().map(|key| input.is_constant(key, &node.input)).collect();
         let is_one = constant.iter().all(|is_constant| *is_constant);
         constant.resize(plan.schema().fields().len(), false);
-        Ok(Known { is_one, constant })
+        Ok(RowBounds { is_one, constant })
     }
 
-    fn join(&mut self, node: &Join, plan: &LogicalPlan) -> Result<Known> {
+    fn join(&mut self, node: &Join, plan: &LogicalPlan) -> Result<RowBounds> {
         let (left, right) = (self.rows(&node.left)?, self.rows(&node.right)?);
-        let none = |side: &Known| vec![false; side.constant.len()];
+        let none = |side: &RowBounds| vec![false; side.constant.len()];
         let is_one = left.is_one && right.is_one;
         Ok(match node.join_type {
-            JoinType::Inner => Known { is_one, constant: [left.constant, right.constant].concat() },
+            JoinType::Inner => RowBounds { is_one, constant: [left.constant, right.constant].concat() },
             // A row that has no other is extended by NULL.
-            JoinType::Left => Known { is_one, constant: [left.constant.clone(), none(&right)].concat() },
-            JoinType::Right => Known { is_one, constant: [none(&left), right.constant].concat() },
+            JoinType::Left => RowBounds { is_one, constant: [left.constant.clone(), none(&right)].concat() },
+            JoinType::Right => RowBounds { is_one, constant: [none(&left), right.constant].concat() },
             JoinType::LeftSemi | JoinType::LeftAnti => left,
             JoinType::RightSemi | JoinType::RightAnti => right,
-            JoinType::LeftMark => Known { is_one: left.is_one, constant: [left.constant, vec![false]].concat() },
-            JoinType::RightMark => Known { is_one: right.is_one, constant: [right.constant, vec![false]].concat() },
-            JoinType::Full => Known::nothing(plan),
+            JoinType::LeftMark => RowBounds { is_one: left.is_one, constant: [left.constant, vec![false]].concat() },
+            JoinType::RightMark => RowBounds { is_one: right.is_one, constant: [right.constant, vec![false]].concat() },
+            JoinType::Full => RowBounds::nothing(plan),
         })
     }
 
     /// Returns what is known of a scan of a shared relation.
-    fn relation(&mut self, relation: &Arc<SharedRelation>, scan: &LogicalPlan) -> Result<Known> {
+    fn relation(&mut self, relation: &Arc<SharedRelation>, scan: &LogicalPlan) -> Result<RowBounds> {
         let key = Arc::as_ptr(relation);
         let is_one = match self.relations.get(&key) {
             Some((_, is_one)) => *is_one,
             None => self.rows(relation.plan())?.is_one,
         };
         self.relations.insert(key, (Arc::clone(relation), is_one));
-        Ok(Known { is_one, ..Known::nothing(scan) })
+        Ok(RowBounds { is_one, ..RowBounds::nothing(scan) })
     }
 }
 
