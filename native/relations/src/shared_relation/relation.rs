@@ -47,7 +47,7 @@ pub struct SharedRelation {
     name: TableReference,
     plan: LogicalPlan,
     schema: SchemaRef,
-    kind: Kind,
+    kind: RelationKind,
     /// The parameters of a prepared statement that the plan reads.
     parameters: Vec<(String, Option<FieldRef>)>,
     /// The columns that are read, all if they have not been looked for.
@@ -57,7 +57,7 @@ pub struct SharedRelation {
 
 /// The kinds of shared relations, by what happens to the rows that the plan computes.
 #[derive(Debug, Clone)]
-enum Kind {
+enum RelationKind {
     /// The rows are kept for all readers.
     Kept,
     /// The rows of a CTE or view are kept for all readers. If these must get the same random numbers, `draws` counts
@@ -103,7 +103,7 @@ impl SharedRelation {
             name,
             plan,
             schema,
-            kind: Kind::Kept,
+            kind: RelationKind::Kept,
             parameters,
             columns_read: std::sync::Mutex::default(),
             planned: Mutex::default(),
@@ -113,7 +113,7 @@ impl SharedRelation {
     /// Creates the relation of a CTE or view that several places read, by its name. `draws_once` says whether it draws random numbers which
     /// all of these have to have.
     pub fn common(name: TableReference, plan: LogicalPlan, draws_once: bool) -> Self {
-        Self { name, kind: Kind::Common { draws: draws_once.then(Arc::default) }, ..Self::new("", plan) }
+        Self { name, kind: RelationKind::Common { draws: draws_once.then(Arc::default) }, ..Self::new("", plan) }
     }
 
     /// Creates a relation with one more column, `row`, that numbers the rows in no particular order.
@@ -121,24 +121,24 @@ impl SharedRelation {
         let relation = Self::new(name, plan);
         let mut schema = SchemaBuilder::from(relation.schema.as_ref());
         schema.push(Field::new(row, DataType::UInt64, false));
-        Self { schema: Arc::new(schema.finish()), kind: Kind::Numbered, ..relation }
+        Self { schema: Arc::new(schema.finish()), kind: RelationKind::Numbered, ..relation }
     }
 
     /// Creates a relation whose execution checks that each number in the column at this position occurs once. Its rows
     /// are not kept.
     pub fn each_once(name: impl Into<String>, plan: LogicalPlan, position: usize) -> Self {
-        Self { kind: Kind::UniqueChecked(position), ..Self::new(name, plan) }
+        Self { kind: RelationKind::UniqueChecked(position), ..Self::new(name, plan) }
     }
 
     /// Creates a relation for one reader. It is planned separately, with the columns that are read, and its rows are
     /// not kept.
     pub fn part(name: impl Into<String>, plan: LogicalPlan) -> Self {
-        Self { kind: Kind::Part, ..Self::new(name, plan) }
+        Self { kind: RelationKind::Part, ..Self::new(name, plan) }
     }
 
     /// Creates a relation for one reader. It is planned separately, and its rows are kept.
     pub fn apart(name: impl Into<String>, plan: LogicalPlan) -> Self {
-        Self { kind: Kind::Apart, ..Self::new(name, plan) }
+        Self { kind: RelationKind::Apart, ..Self::new(name, plan) }
     }
 
     /// Returns its name in `EXPLAIN`.
@@ -148,13 +148,13 @@ impl SharedRelation {
 
     /// Returns whether it is the relation of a CTE or view.
     pub fn is_common(&self) -> bool {
-        matches!(self.kind, Kind::Common { .. })
+        matches!(self.kind, RelationKind::Common { .. })
     }
 
     /// Returns the draws that its readers have to have alike. They are those of all relations that it has been rewritten to.
     pub fn shared_draws(&self) -> Option<&Arc<SharedDraws>> {
         match &self.kind {
-            Kind::Common { draws } => draws.as_ref(),
+            RelationKind::Common { draws } => draws.as_ref(),
             _ => None,
         }
     }
@@ -169,17 +169,17 @@ impl SharedRelation {
 
     /// Returns whether it has one reader, which gets the rows of the plan as they are.
     pub fn is_read_once(&self) -> bool {
-        matches!(self.kind, Kind::UniqueChecked(_) | Kind::Part | Kind::Apart)
+        matches!(self.kind, RelationKind::UniqueChecked(_) | RelationKind::Part | RelationKind::Apart)
     }
 
     /// Returns whether it is computed for its only reader, planned apart with the columns that are read.
     pub fn is_part(&self) -> bool {
-        matches!(self.kind, Kind::Part)
+        matches!(self.kind, RelationKind::Part)
     }
 
     /// Returns whether the last column is not of the plan but numbers its rows.
     pub fn is_numbered(&self) -> bool {
-        matches!(self.kind, Kind::Numbered)
+        matches!(self.kind, RelationKind::Numbered)
     }
 
     /// Returns the column that has the numbers of the rows.
@@ -288,7 +288,7 @@ impl SharedRelation {
             Some(read) => {
                 let number = self.is_numbered().then(|| all.end - 1);
                 let checked = match self.kind {
-                    Kind::UniqueChecked(column) => Some(column),
+                    RelationKind::UniqueChecked(column) => Some(column),
                     _ => None,
                 };
                 let is_computed = |column: &usize| read.contains(column) || [number, checked].contains(&Some(*column));
@@ -411,10 +411,12 @@ impl SharedRelation {
         let mut read = columns.clone();
         // The column whose numbers are checked is read for that at least.
         let checked = match self.kind {
-            Kind::UniqueChecked(row) => Some(read.iter().position(|column| *column == row).unwrap_or_else(|| {
-                read.push(row);
-                columns.len()
-            })),
+            RelationKind::UniqueChecked(row) => {
+                Some(read.iter().position(|column| *column == row).unwrap_or_else(|| {
+                    read.push(row);
+                    columns.len()
+                }))
+            }
             _ => None,
         };
         let of_plan = |column: usize| Expr::Column(plan.schema().qualified_field(column).into());
@@ -556,7 +558,7 @@ impl TableProvider for Reader {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if matches!(self.relation.kind, Kind::UniqueChecked(_) | Kind::Part) {
+        if matches!(self.relation.kind, RelationKind::UniqueChecked(_) | RelationKind::Part) {
             let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
             return self.relation.part_of(state, filters, columns, &self.schema).await;
         }
