@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::correlated::correlated;
 use super::nodes::Node;
-use super::residuals::{FramedSum, Groups, Kind, Members, Residuals, Rows, Stored, needs_no_residual};
+use super::residuals::{FramedSum, Groups, Members, ResidualKind, Residuals, Rows, Stored, needs_no_residual};
 use super::row_ids::RowVariable;
 use super::segment::{ResidualId, Segment, renamed};
 use crate::shared_relation::SharedRelation;
@@ -216,7 +216,7 @@ impl<'a> SegmentBuilder<'a> {
                 if let Some(begin) = &mut residuals.begin {
                     begin.known.insert(node.id, id);
                 }
-                residuals.add(stored, Kind::Variable(number))
+                residuals.add(stored, ResidualKind::Variable(number))
             }
         };
         let segment = self.residuals.reader(id, width, self.names)?;
@@ -258,7 +258,7 @@ impl<'a> SegmentBuilder<'a> {
             return Ok(Segment { single, ..segment });
         }
         let relation = Arc::new(SharedRelation::new(self.names.part("constants"), segment.plan));
-        let residual = self.residuals.add(Stored { relation, single, varying: vec![] }, Kind::Constant);
+        let residual = self.residuals.add(Stored { relation, single, varying: vec![] }, ResidualKind::Constant);
         self.read_anew(node, residual, segment.columns.len())
     }
 
@@ -280,7 +280,7 @@ impl<'a> SegmentBuilder<'a> {
     /// Adds a residual with the rows of a segment. Some of its columns may be sums over frames of these rows.
     pub fn rows_with(&mut self, segment: Segment, sums: Vec<FramedSum>) -> Result<ResidualId> {
         let (stored, rows) = Rows::computed(segment, sums, self.names)?;
-        Ok(self.residuals.add(stored, Kind::Rows(rows)))
+        Ok(self.residuals.add(stored, ResidualKind::Rows(rows)))
     }
 
     /// Adds a residual with groups of the rows of a segment. Its columns are the keys and then the aggregates, each
@@ -293,7 +293,7 @@ impl<'a> SegmentBuilder<'a> {
         members: Members,
     ) -> Result<ResidualId> {
         let (stored, groups) = Groups::computed(below, keys, calls, members, self.names)?;
-        Ok(self.residuals.add(stored, Kind::Groups(groups)))
+        Ok(self.residuals.add(stored, ResidualKind::Groups(groups)))
     }
 
     /// Registers a residual as that of a node with `width` columns, and returns the first reader of it.

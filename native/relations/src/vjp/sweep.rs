@@ -34,7 +34,7 @@ use super::adjoint::contributions;
 use super::contraction::{PulledJoin, materialize_groups};
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, product_at_zero};
 use super::linear::Linear;
-use super::residuals::{Iterations, Kind, PulledBack, Residuals, Stored};
+use super::residuals::{Iterations, PulledBack, ResidualKind, Residuals, Stored};
 use super::segment::{Leaf, Segment, Step};
 use crate::shared_relation::SharedRelation;
 use crate::tangents::linearize::Function;
@@ -127,9 +127,9 @@ impl<'a> Sweep<'a> {
         for (id, residual) in residuals.all().iter().enumerate().rev() {
             let contributions = std::mem::take(&mut self.contributions[id]);
             let Some(total) = self.total(contributions)? else { continue };
-            if let Kind::Variable(variable) = residual.kind {
+            if let ResidualKind::Variable(variable) = residual.kind {
                 gradients.insert(variable, total);
-            } else if let Kind::Iterations(iterations) = &residual.kind {
+            } else if let ResidualKind::Iterations(iterations) = &residual.kind {
                 self.iterations(iterations, &residual.stored, total)?;
             } else if let Some(PulledBack { below, rows, of, cotangents }) =
                 residual.pullback(total, self.sweeping.keeps_zeros, self.names)?

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::linearize::SegmentBuilder;
 use super::nodes::Node;
-use super::residuals::{Kind, needs_no_residual};
+use super::residuals::{ResidualKind, needs_no_residual};
 use super::segment::Segment;
 use crate::shared_relation::SharedRelation;
 
@@ -14,7 +14,7 @@ use crate::shared_relation::SharedRelation;
 /// its plan.
 pub fn table_scan(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<Option<Segment>> {
     if let Some((number, stored)) = builder.variable(plan) {
-        let residual = builder.residuals.add(stored, Kind::Variable(number));
+        let residual = builder.residuals.add(stored, ResidualKind::Variable(number));
         return builder.read_anew(node, residual, plan.schema().fields().len()).map(Some);
     }
     let Some(relation) = SharedRelation::scanned_by(plan) else { return Ok(None) };

@@ -34,11 +34,11 @@ pub struct Residual {
     /// Its rows.
     pub stored: Stored,
     /// Where they come from.
-    pub kind: Kind,
+    pub kind: ResidualKind,
 }
 
 /// Where the rows of a residual come from.
-pub enum Kind {
+pub enum ResidualKind {
     /// They are those of the variable of this number.
     Variable(usize),
     /// They do not vary.
@@ -89,9 +89,9 @@ impl Residual {
         names: &mut Names,
     ) -> Result<Option<PulledBack<'_>>> {
         match &self.kind {
-            Kind::Variable(_) | Kind::Constant | Kind::Iterations(_) => Ok(None),
-            Kind::Rows(rows) => rows.pullback(total, names).map(Some),
-            Kind::Groups(groups) => groups.pullback(&self.stored, total, keeps_zeros, names).map(Some),
+            ResidualKind::Variable(_) | ResidualKind::Constant | ResidualKind::Iterations(_) => Ok(None),
+            ResidualKind::Rows(rows) => rows.pullback(total, names).map(Some),
+            ResidualKind::Groups(groups) => groups.pullback(&self.stored, total, keeps_zeros, names).map(Some),
         }
     }
 }
@@ -185,9 +185,9 @@ impl Residuals {
         let Residual { stored, kind } = self.residuals.get(*id)?;
         let is_numbered = stored.relation.is_numbered()
             && match kind {
-                Kind::Rows(_) | Kind::Groups(_) => true,
-                Kind::Variable(_) => self.begin.is_none(),
-                Kind::Constant | Kind::Iterations(_) => false,
+                ResidualKind::Rows(_) | ResidualKind::Groups(_) => true,
+                ResidualKind::Variable(_) => self.begin.is_none(),
+                ResidualKind::Constant | ResidualKind::Iterations(_) => false,
             };
         let is_whole = segment.steps.is_empty() && stored.relation.is_scan(&segment.plan);
         let has_varying = stored.varying.iter().all(|position| *position < segment.columns.len());
@@ -204,7 +204,7 @@ impl Residuals {
     }
 
     /// Adds a residual.
-    pub fn add(&mut self, stored: Stored, kind: Kind) -> ResidualId {
+    pub fn add(&mut self, stored: Stored, kind: ResidualKind) -> ResidualId {
         self.residuals.push(Residual { stored, kind });
         self.residuals.len() - 1
     }
