@@ -29,7 +29,7 @@ use crate::vocabulary::observed::{observer, shown};
 pub struct Iterations {
     /// The name of the recursive query.
     name: String,
-    kind: Kind,
+    kind: IterationMode,
     /// The input table of an iteration.
     given: Given,
     inputs: Vec<LogicalPlan>,
@@ -42,7 +42,7 @@ pub struct Iterations {
 
 /// The direction of the iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum IterationMode {
     /// Forward: the iterations are computed and kept.
     Tape,
     /// Backward: cotangents are propagated through them.
@@ -60,7 +60,16 @@ impl Iterations {
     ) -> LogicalPlan {
         let columns = Arc::clone(query.static_term.schema().inner());
         let name = query.name.clone();
-        Self { name, kind: Kind::Tape, given: work, inputs: vec![start, step], schema, columns, varying: vec![] }.plan()
+        Self {
+            name,
+            kind: IterationMode::Tape,
+            given: work,
+            inputs: vec![start, step],
+            schema,
+            columns,
+            varying: vec![],
+        }
+        .plan()
     }
 
     /// Returns what the iterations contribute to what they read: `tape` are their rows, `outside` the cotangents of these by their
@@ -73,7 +82,8 @@ impl Iterations {
         schema: DFSchemaRef,
     ) -> LogicalPlan {
         let inputs = vec![tape, outside, step];
-        Self { name: name.to_owned(), kind: Kind::Adjoint, given: incoming, inputs, schema, columns, varying }.plan()
+        Self { name: name.to_owned(), kind: IterationMode::Adjoint, given: incoming, inputs, schema, columns, varying }
+            .plan()
     }
 
     fn plan(self) -> LogicalPlan {
@@ -114,12 +124,12 @@ impl Iterations {
 
     /// Returns the recursive term, if the iterations are run.
     pub fn step(&self) -> Option<&LogicalPlan> {
-        self.inputs.get(1).filter(|_| self.kind == Kind::Tape)
+        self.inputs.get(1).filter(|_| self.kind == IterationMode::Tape)
     }
 
     /// Returns the rows of the iterations, if cotangents are carried back through them.
     pub fn tape_read(&self) -> Option<&LogicalPlan> {
-        self.inputs.first().filter(|_| self.kind == Kind::Adjoint)
+        self.inputs.first().filter(|_| self.kind == IterationMode::Adjoint)
     }
 
     /// Returns the physical plan of iterations that are run.
@@ -174,7 +184,7 @@ impl Iterations {
         internal_err!("the iterations of {} have lost an input", self.name)
     }
 
-    fn key(&self) -> (&str, Kind, &[LogicalPlan]) {
+    fn key(&self) -> (&str, IterationMode, &[LogicalPlan]) {
         (&self.name, self.kind, &self.inputs)
     }
 }
@@ -234,8 +244,8 @@ impl Hash for Iterations {
 impl UserDefinedLogicalNodeCore for Iterations {
     fn name(&self) -> &str {
         match self.kind {
-            Kind::Tape => "Iterations",
-            Kind::Adjoint => "Adjoint",
+            IterationMode::Tape => "Iterations",
+            IterationMode::Adjoint => "Adjoint",
         }
     }
 
