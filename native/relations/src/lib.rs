@@ -122,7 +122,7 @@ pub use subplan::{
 };
 pub use version::preserves_nulls;
 pub use vocabulary::expressions::unaliased;
-pub use vocabulary::identity::{Kind as NameKind, noted_name};
+pub use vocabulary::identity::{NameKind, noted_name};
 pub use vocabulary::names::unnumbered;
 pub use vocabulary::nodes::{any_node, any_part, with_expressions};
 pub use vocabulary::observed::observe;

@@ -21,7 +21,7 @@ use datafusion_expr::{Expr, Join, LogicalPlan, SubqueryAlias};
 use xql_autodiff::vocabulary::columns::columns_followed;
 use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
-use super::identity::{Kind, kind_of};
+use super::identity::{NameKind, kind_of};
 
 /// How the names begin that DataFusion's rule `scalar_subquery_to_join` gives.
 const PREFIX: &str = "__scalar_sq_";
@@ -32,7 +32,7 @@ pub fn decorrelated(join: &Join) -> Option<&SubqueryAlias> {
         LogicalPlan::SubqueryAlias(alias) => {
             let is_named_so = join.join_type == JoinType::Left && alias.alias.table().starts_with(PREFIX);
             // A derived table may have such a name too.
-            (is_named_so && kind_of(&alias.alias) != Some(Kind::Derived)).then_some(alias)
+            (is_named_so && kind_of(&alias.alias) != Some(NameKind::Derived)).then_some(alias)
         }
         _ => None,
     }

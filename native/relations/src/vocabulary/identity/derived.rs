@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 /// The names of derived tables by their addresses, which are theirs as long as they are here.
 #[derive(Default)]
 struct Names {
-    noted: HashMap<usize, (Weak<str>, Kind)>,
+    noted: HashMap<usize, (Weak<str>, NameKind)>,
     /// With so many, those that no plan has any longer are forgotten.
     full: usize,
 }
 
 /// What a name is known to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NameKind {
     /// That of a derived table.
     Derived,
     /// That of a derived table, or of a CTE or view: only the plan of the statement is known, and not its text.
@@ -33,7 +33,7 @@ fn address(name: &Arc<str>) -> usize {
     Arc::as_ptr(name).cast::<u8>() as usize
 }
 
-fn note(name: &Arc<str>, kind: Kind) {
+fn note(name: &Arc<str>, kind: NameKind) {
     let mut names = NAMES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     if names.noted.len() >= names.full {
         names.noted.retain(|_, (name, _)| name.strong_count() > 0);
@@ -44,14 +44,14 @@ fn note(name: &Arc<str>, kind: Kind) {
 
 /// Returns what a name is, if it is not that of a CTE or view: a derived table that [`DerivedTables`] has planned, or one of
 /// [`noted_name`].
-pub fn kind_of(alias: &TableReference) -> Option<Kind> {
+pub fn kind_of(alias: &TableReference) -> Option<NameKind> {
     let TableReference::Bare { table } = alias else { return None };
     let names = NAMES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     names.noted.get(&address(table)).map(|(_, kind)| *kind)
 }
 
 /// Returns a name of which this is known, for whoever has a plan that was not made by the planner of derived tables here.
-pub fn noted_name(name: &str, kind: Kind) -> TableReference {
+pub fn noted_name(name: &str, kind: NameKind) -> TableReference {
     let table: Arc<str> = name.into();
     note(&table, kind);
     TableReference::Bare { table }
@@ -85,7 +85,7 @@ impl RelationPlanner for DerivedTables {
         }
         let names: Vec<_> = alias.columns.into_iter().map(|column| context.normalize_ident(column.name)).collect();
         let table: Arc<str> = context.normalize_ident(alias.name).into();
-        note(&table, Kind::Derived);
+        note(&table, NameKind::Derived);
         let plan = with_names(plan, names)?;
         let plan = LogicalPlanBuilder::from(plan).alias(TableReference::Bare { table })?.build()?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))

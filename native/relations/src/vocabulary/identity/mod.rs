@@ -16,7 +16,7 @@ mod plan_path;
 mod relation;
 mod table;
 
-pub use derived::{DerivedTables, Kind, kind_of, noted_name};
+pub use derived::{DerivedTables, NameKind, kind_of, noted_name};
 pub use occurrence::{IdentityKey, Occurrence, is_equal, is_same, occurrences};
 pub use plan_path::Place;
 pub use relation::Relation;

@@ -5,7 +5,7 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
 use std::collections::HashSet;
 
-use super::derived::{Kind, kind_of};
+use super::derived::{NameKind, kind_of};
 use crate::vocabulary::nodes::common_scanned_by;
 
 /// The path to a node within a named query. It is all that distinguishes equal nodes of two queries that read the same
@@ -38,7 +38,7 @@ impl Place {
         match node {
             LogicalPlan::SubqueryAlias(alias) => {
                 let (name, kind) = (Some(alias.alias.table().to_owned()), kind_of(&alias.alias));
-                let (is_unread, is_unsure) = (kind == Some(Kind::Derived), kind == Some(Kind::Unsure));
+                let (is_unread, is_unsure) = (kind == Some(NameKind::Derived), kind == Some(NameKind::Unsure));
                 Self { name, is_unread, is_unsure, path: vec![] }
             }
             _ => Self { path: self.path.iter().copied().chain([input]).collect(), ..self.clone() },
