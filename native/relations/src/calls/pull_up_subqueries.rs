@@ -13,7 +13,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::vocabulary::decorrelated::decorrelated;
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::identity::{Place, Relation};
+use crate::vocabulary::identity::{PlanPath, Relation};
 use crate::vocabulary::operators::{Recognize, is_call};
 use crate::vocabulary::source::origins_of;
 
@@ -70,7 +70,7 @@ fn is_read_in(call: &ScalarFunction, input: &LogicalPlan) -> Result<bool> {
         let Expr::Column(variable) = unaliased(variable) else { continue };
         let Some(index) = input.schema().maybe_index_of_column(variable) else { continue };
         for origin in origins_of(input, index)? {
-            let relation = Relation::named(origin, Place::default());
+            let relation = Relation::named(origin, PlanPath::default());
             for Subquery { subquery, .. } in &subqueries {
                 if relation.is_read_in(subquery)? {
                     return Ok(true);

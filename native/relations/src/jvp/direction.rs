@@ -13,7 +13,7 @@ use crate::aggregate_rules::Guarded;
 use crate::tangents::linearize::{linearize, reads, tangent_to_expr};
 use crate::tangents::tangent::{Inactive, Linearized, Tangent, TangentColumn, Tangents};
 use crate::vocabulary::decorrelated::subqueries_read;
-use crate::vocabulary::identity::{Place, Relation};
+use crate::vocabulary::identity::{PlanPath, Relation};
 use crate::vocabulary::names::Names;
 use crate::vocabulary::source::{reads as is_read, takes_values};
 
@@ -58,7 +58,7 @@ impl Direction {
         }
         let queries = subqueries_read(expr)?;
         for VariableOrigin { origin, position } in &self.origins {
-            let is_read = is_read(&queries, &Relation::named(origin.clone(), Place::default()))?;
+            let is_read = is_read(&queries, &Relation::named(origin.clone(), PlanPath::default()))?;
             if is_read && takes_values(&queries, origin, *position)? {
                 return plan_err!(
                     "{}: a subquery in it reads the rows that {} comes from. Write the expression of the column \

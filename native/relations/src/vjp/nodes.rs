@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::shared_relation::SharedRelation;
-use crate::vocabulary::identity::{IdentityKey, Place};
+use crate::vocabulary::identity::{IdentityKey, PlanPath};
 
 /// The identity of a node, and whether it reads a variable.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ pub struct Nodes {
     /// The plans that replace nodes of the current plan. They are kept alive because nodes are identified by address.
     kept: Vec<Arc<LogicalPlan>>,
     /// The path to the current node.
-    place: Place,
+    path: PlanPath,
     /// The nodes by address. An address identifies a node as long as the plan is alive.
     seen: HashMap<*const LogicalPlan, Node>,
 }
@@ -46,7 +46,7 @@ impl Nodes {
     /// Starts with another plan, and forgets the addresses of the last one.
     pub fn enter(&mut self, plan: &LogicalPlan, is_variable: IsVariable) -> Result<Node> {
         self.seen.clear();
-        self.place = Place::default();
+        self.path = PlanPath::default();
         self.kept.clear();
         self.times.clear();
         self.of(plan, is_variable)
@@ -77,9 +77,9 @@ impl Nodes {
         }
         if let Some(relation) = SharedRelation::scanned_by(plan) {
             // Each scan gives the columns names of its own.
-            let place = std::mem::take(&mut self.place);
+            let path = std::mem::take(&mut self.path);
             let reads = is_variable(plan) || self.of(relation.plan(), is_variable)?.reads;
-            self.place = place;
+            self.path = path;
             let known = self.relations.iter().find(|(known, _)| Arc::ptr_eq(known, &relation)).map(|(_, id)| *id);
             let id = known.unwrap_or_else(|| self.next());
             if known.is_none() {
@@ -89,13 +89,13 @@ impl Nodes {
         }
         let mut reads = false;
         let mut inputs = vec![];
-        let place = std::mem::take(&mut self.place);
+        let path = std::mem::take(&mut self.path);
         let mut visit = |input: &LogicalPlan| {
             let input = match input {
                 LogicalPlan::Subquery(Subquery { subquery, .. }) => subquery,
                 other => other,
             };
-            self.place = place.below(plan, inputs.len());
+            self.path = path.below(plan, inputs.len());
             let node = self.of(input, is_variable)?;
             *self.times.entry(node.id).or_default() += 1;
             reads |= node.reads;
@@ -104,10 +104,10 @@ impl Nodes {
         };
         plan.apply_children(&mut visit)?;
         plan.apply_subqueries(&mut visit)?;
-        self.place = place.clone();
+        self.path = path.clone();
         let alone = plan.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())))?.data;
         let next = self.next();
-        let id = *self.ids.entry((alone, IdentityKey::of(plan, &place), inputs)).or_insert(next);
+        let id = *self.ids.entry((alone, IdentityKey::of(plan, &path), inputs)).or_insert(next);
         let node = Node { id, reads };
         self.seen.insert(plan, node);
         Ok(node)

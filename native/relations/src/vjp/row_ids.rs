@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::plan::pull_up_column::lifted;
 use crate::plan::union::widened_union;
 use crate::shared_relation::{SharedRelation, common_rewritten};
-use crate::vocabulary::identity::{Occurrence, Place, Relation, is_same, occurrences};
+use crate::vocabulary::identity::{Occurrence, PlanPath, Relation, is_same, occurrences};
 use crate::vocabulary::names::{Names, columns, named};
 use crate::vocabulary::nodes::{draws_itself, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
@@ -94,20 +94,20 @@ impl RowVariable {
     /// Rewrites a relation that is computed from this one to read the numbered rows.
     pub fn substituted_in(&self, other: &mut Relation) -> Result<()> {
         let node = std::mem::take(&mut other.node);
-        other.node = self.reading_numbered(node, other.place())?;
+        other.node = self.reading_numbered(node, other.path())?;
         Ok(())
     }
 
     /// Rewrites every reference to the relation in a plan to read the numbered rows.
     pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        self.reading_numbered(plan, &Place::default())
+        self.reading_numbered(plan, &PlanPath::default())
     }
 
     /// Rewrites a plan at this path, and the CTEs that it scans, to read the numbered rows.
-    fn reading_numbered(&self, plan: LogicalPlan, place: &Place) -> Result<LogicalPlan> {
-        let replaced = |plan, place: &Place| self.origin.replaced(plan, place, &|node| self.stand_in(node, None));
-        let plan = common_rewritten(plan, &mut |plan| replaced(plan, &Place::default()))?;
-        Ok(replaced(plan, place)?.data)
+    fn reading_numbered(&self, plan: LogicalPlan, path: &PlanPath) -> Result<LogicalPlan> {
+        let replaced = |plan, path: &PlanPath| self.origin.replaced(plan, path, &|node| self.stand_in(node, None));
+        let plan = common_rewritten(plan, &mut |plan| replaced(plan, &PlanPath::default()))?;
+        Ok(replaced(plan, path)?.data)
     }
 
     /// Returns a scan of the numbered rows that replaces a node. With `row`, it also has the number of the row, under

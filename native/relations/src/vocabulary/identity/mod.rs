@@ -18,6 +18,6 @@ mod table;
 
 pub use derived::{DerivedTables, NameKind, kind_of, noted_name};
 pub use occurrence::{IdentityKey, Occurrence, is_equal, is_same, occurrences};
-pub use plan_path::Place;
+pub use plan_path::PlanPath;
 pub use relation::Relation;
 pub use table::is_unclear;

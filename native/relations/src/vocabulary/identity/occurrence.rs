@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use super::plan_path::Place;
+use super::plan_path::PlanPath;
 use super::table::{Table, table_of};
 use crate::vocabulary::nodes::{common_scanned_by, draws_itself, without_inputs};
 
@@ -83,13 +83,13 @@ fn tables(plan: &LogicalPlan) -> Vec<Table> {
 pub struct IdentityKey {
     table: Option<Table>,
     /// The leaves below a node that draws, and where it stands: it draws anew wherever it is written.
-    draws: Option<(Vec<Occurrence>, Place)>,
+    draws: Option<(Vec<Occurrence>, PlanPath)>,
 }
 
 impl IdentityKey {
-    /// That of a node in a place, beside what its inputs are.
-    pub fn of(node: &LogicalPlan, place: &Place) -> Self {
-        let draws = draws_itself(node).then(|| (occurrences(node), place.clone()));
+    /// That of a node at a path, beside what its inputs are.
+    pub fn of(node: &LogicalPlan, path: &PlanPath) -> Self {
+        let draws = draws_itself(node).then(|| (occurrences(node), path.clone()));
         Self { table: table_of(node), draws }
     }
 }

@@ -15,7 +15,7 @@ use crate::vocabulary::nodes::common_scanned_by;
 /// WITH n AS (...), a AS (SELECT 2 * x AS v FROM n), b AS (SELECT 2 * x AS v FROM n) ...
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct PlanPath {
     /// The name of the CTE, view or derived table, none outside of all.
     name: Option<String>,
     /// Whether no other query can read it: it has no name, or that of a derived table.
@@ -23,60 +23,60 @@ pub struct Place {
     /// Whether it is unknown if the name is that of a derived table.
     pub is_unsure: bool,
     /// The numbers of the inputs by which one comes from its query to the node.
-    path: Vec<usize>,
+    inputs: Vec<usize>,
 }
 
-impl Default for Place {
+impl Default for PlanPath {
     fn default() -> Self {
-        Self { name: None, is_unread: true, is_unsure: false, path: vec![] }
+        Self { name: None, is_unread: true, is_unsure: false, inputs: vec![] }
     }
 }
 
-impl Place {
-    /// Returns the place of the input of this number of a node that stands here; behind the inputs its subqueries are counted.
+impl PlanPath {
+    /// Returns the path to the input of this number of the node at this path. Subqueries are counted after the inputs.
     pub fn below(&self, node: &LogicalPlan, input: usize) -> Self {
         match node {
             LogicalPlan::SubqueryAlias(alias) => {
                 let (name, kind) = (Some(alias.alias.table().to_owned()), kind_of(&alias.alias));
                 let (is_unread, is_unsure) = (kind == Some(NameKind::Derived), kind == Some(NameKind::Unsure));
-                Self { name, is_unread, is_unsure, path: vec![] }
+                Self { name, is_unread, is_unsure, inputs: vec![] }
             }
-            _ => Self { path: self.path.iter().copied().chain([input]).collect(), ..self.clone() },
+            _ => Self { inputs: self.inputs.iter().copied().chain([input]).collect(), ..self.clone() },
         }
     }
 
-    /// Returns whether two places can be one. Outside of all names a place says nothing.
+    /// Returns whether two paths can lead to one node. Outside of all names a path says nothing.
     pub fn fits(&self, other: &Self) -> bool {
         self.name.is_none() || other.name.is_none() || self == other
     }
 }
 
-/// Goes through the nodes of a plan that stands in a place, of the subqueries in it, and of the CTEs and views that it scans, each of
+/// Goes through the nodes of a plan at a path, of the subqueries in it, and of the CTEs and views that it scans, each of
 /// these once, until one is wanted.
-pub fn any_placed(
+pub fn any_at_path(
     plan: &LogicalPlan,
-    place: &Place,
-    is: &mut dyn FnMut(&LogicalPlan, &Place) -> Result<bool>,
+    path: &PlanPath,
+    is: &mut dyn FnMut(&LogicalPlan, &PlanPath) -> Result<bool>,
 ) -> Result<bool> {
-    any_beside(plan, place, &mut HashSet::new(), is)
+    any_beside(plan, path, &mut HashSet::new(), is)
 }
 
 /// Returns the same without the CTEs and views that have been gone through.
 #[recursive::recursive]
 fn any_beside(
     plan: &LogicalPlan,
-    place: &Place,
+    path: &PlanPath,
     seen: &mut HashSet<*const LogicalPlan>,
-    is: &mut dyn FnMut(&LogicalPlan, &Place) -> Result<bool>,
+    is: &mut dyn FnMut(&LogicalPlan, &PlanPath) -> Result<bool>,
 ) -> Result<bool> {
-    let mut found = is(plan, place)?;
+    let mut found = is(plan, path)?;
     if let Some(common) = common_scanned_by(plan) {
-        return Ok(found || seen.insert(common) && any_beside(common, &Place::default(), seen, is)?);
+        return Ok(found || seen.insert(common) && any_beside(common, &PlanPath::default(), seen, is)?);
     }
     let mut number = 0;
     let mut visit = |below: &LogicalPlan| {
         if !found {
-            found = any_beside(below, &place.below(plan, number), seen, is)?;
+            found = any_beside(below, &path.below(plan, number), seen, is)?;
             number += 1;
         }
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

@@ -5,15 +5,15 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::LogicalPlan;
 
 use super::occurrence::{is_equal, is_same, reads_values};
-use super::plan_path::{Place, any_placed};
+use super::plan_path::{PlanPath, any_at_path};
 
 /// A relation by whose rows is differentiated, as other places of the statement read it.
 #[derive(Debug, Clone)]
 pub struct Relation {
     /// The node that computes it, or the table.
     pub node: LogicalPlan,
-    /// Where it stands.
-    place: Place,
+    /// The path to it.
+    path: PlanPath,
     /// Whether it is known by its text, since nothing else can read it: a derived table has no name for others.
     ///
     /// ```sql
@@ -26,95 +26,94 @@ pub struct Relation {
 
 impl Relation {
     /// Returns a relation that is known by the table or query that its name stands for.
-    pub fn named(node: LogicalPlan, place: Place) -> Self {
-        Self { node, place, by_text: false, is_unsure: false }
+    pub fn named(node: LogicalPlan, path: PlanPath) -> Self {
+        Self { node, path, by_text: false, is_unsure: false }
     }
 
     /// Returns the relation of a node to which one comes by these inputs, in the plan of a node that reads it. A derived table is known by
     /// its text.
-    pub fn read_by(plan: &LogicalPlan, node: LogicalPlan, path: impl Iterator<Item = usize>) -> Result<Self> {
-        let mut place = Place::default();
+    pub fn read_by(plan: &LogicalPlan, node: LogicalPlan, inputs: impl Iterator<Item = usize>) -> Result<Self> {
+        let mut path = PlanPath::default();
         let (mut is_unread, mut is_unsure) = (true, true);
         let mut reader = plan;
         // The path begins below the only input.
-        for number in [0].into_iter().chain(path) {
-            place = place.below(reader, number);
-            is_unread &= place.is_unread;
-            is_unsure &= place.is_unread || place.is_unsure;
+        for number in [0].into_iter().chain(inputs) {
+            path = path.below(reader, number);
+            is_unread &= path.is_unread;
+            is_unsure &= path.is_unread || path.is_unsure;
             let Some(input) = reader.inputs().get(number).copied() else { break };
             reader = input;
         }
-        let named = Self::named(node, place);
+        let named = Self::named(node, path);
         let mut readers = 0;
-        any_placed(plan, &Place::default(), &mut |node, place| {
-            readers += usize::from(named.is(node, place));
+        any_at_path(plan, &PlanPath::default(), &mut |node, path| {
+            readers += usize::from(named.is(node, path));
             Ok(readers > 1)
         })?;
         Ok(Self { by_text: is_unread && readers == 1, is_unsure: is_unsure && readers == 1, ..named })
     }
 
-    /// Returns where it stands.
-    pub fn place(&self) -> &Place {
-        &self.place
+    /// Returns the path to it.
+    pub fn path(&self) -> &PlanPath {
+        &self.path
     }
 
     /// Returns whether another relation is the same.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.is(&other.node, &other.place)
+        self.is(&other.node, &other.path)
     }
 
-    /// Returns whether a node in a place is it.
-    pub fn is(&self, node: &LogicalPlan, place: &Place) -> bool {
-        let is_named =
-            is_same(node, &self.node) && (matches!(node, LogicalPlan::TableScan(_)) || self.place.fits(place));
-        is_named || self.by_text && place.is_unread && is_equal(node, &self.node)
+    /// Returns whether a node at a path is it.
+    pub fn is(&self, node: &LogicalPlan, path: &PlanPath) -> bool {
+        let is_named = is_same(node, &self.node) && (matches!(node, LogicalPlan::TableScan(_)) || self.path.fits(path));
+        is_named || self.by_text && path.is_unread && is_equal(node, &self.node)
     }
 
-    /// Returns whether a node in a place, or in a subquery of it, says the same as the relation, and nobody can tell whether it is the
+    /// Returns whether a node of a plan, or of a subquery in it, says the same as the relation, and nobody can tell whether it is the
     /// relation.
     pub fn is_unclear_in(&self, plan: &LogicalPlan) -> Result<bool> {
-        any_placed(plan, &Place::default(), &mut |node, place| {
-            let may_be = self.is_unsure && (place.is_unread || place.is_unsure) && is_equal(node, &self.node);
-            Ok(may_be && !self.is(node, place))
+        any_at_path(plan, &PlanPath::default(), &mut |node, path| {
+            let may_be = self.is_unsure && (path.is_unread || path.is_unsure) && is_equal(node, &self.node);
+            Ok(may_be && !self.is(node, path))
         })
     }
 
     /// Returns whether a plan does not read it, but `VALUES` of the same text in its place. DataFusion makes `VALUES` anew for each reader
     /// where it puts values in the place of parameters, so that nobody can tell whether they are one.
     pub fn is_rebuilt_in(&self, plan: &LogicalPlan) -> Result<bool> {
-        let is_rebuilt = |node: &LogicalPlan, place: &Place| {
-            *place == self.place && reads_values(node) && is_equal(node, &self.node) && !self.is(node, place)
+        let is_rebuilt = |node: &LogicalPlan, path: &PlanPath| {
+            *path == self.path && reads_values(node) && is_equal(node, &self.node) && !self.is(node, path)
         };
         Ok(!self.is_read_in(plan)?
-            && any_placed(plan, &Place::default(), &mut |node, place| Ok(is_rebuilt(node, place)))?)
+            && any_at_path(plan, &PlanPath::default(), &mut |node, path| Ok(is_rebuilt(node, path)))?)
     }
 
     /// Returns whether a plan or a subquery in it reads it.
     pub fn is_read_in(&self, plan: &LogicalPlan) -> Result<bool> {
-        any_placed(plan, &Place::default(), &mut |node, place| Ok(self.is(node, place)))
+        any_at_path(plan, &PlanPath::default(), &mut |node, path| Ok(self.is(node, path)))
     }
 
     /// Returns whether another relation is computed from it.
     pub fn is_part_of(&self, other: &Self) -> Result<bool> {
-        any_placed(&other.node, &other.place, &mut |node, place| Ok(self.is(node, place)))
+        any_at_path(&other.node, &other.path, &mut |node, path| Ok(self.is(node, path)))
     }
 
-    /// Returns the plan with what stands for the relation in its places.
+    /// Returns the plan with the relation replaced wherever it is read.
     #[recursive::recursive]
     pub fn replaced(
         &self,
         plan: LogicalPlan,
-        place: &Place,
+        path: &PlanPath,
         by: &dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
     ) -> Result<Transformed<LogicalPlan>> {
-        if self.is(&plan, place) {
+        if self.is(&plan, path) {
             return Ok(Transformed::yes(by(&plan)?));
         }
         let around = plan.clone();
         let mut number = 0;
         let mut next = || {
             number += 1;
-            place.below(&around, number - 1)
+            path.below(&around, number - 1)
         };
         plan.map_children(|child| self.replaced(child, &next(), by))?
             .transform_data(|plan| plan.map_subqueries(|subquery| self.replaced(subquery, &next(), by)))
