@@ -23,12 +23,12 @@ pub struct Parts<'p> {
     /// How many parts there are.
     count: usize,
     /// For each column the part that it is of, if it is passed on from one. It is NULL in the rows of the others.
-    columns: Vec<Option<Place>>,
+    columns: Vec<Option<PartColumn>>,
 }
 
-/// Where a column stands that is passed on.
+/// A column that is passed on from a part.
 #[derive(Clone)]
-struct Place {
+struct PartColumn {
     part: usize,
     /// What it is in all rows of the part, if that is known.
     value: Option<ScalarValue>,
@@ -75,10 +75,9 @@ impl<'p> Parts<'p> {
                 if !are_apart(join, &left, &right)? {
                     return Ok(None);
                 }
-                let moved = right
-                    .columns
-                    .iter()
-                    .map(|place| place.clone().map(|Place { part, value }| Place { part: part + left.count, value }));
+                let moved = right.columns.iter().map(|column| {
+                    column.clone().map(|PartColumn { part, value }| PartColumn { part: part + left.count, value })
+                });
                 let columns = left.columns.iter().cloned().chain(moved).collect();
                 (Below::Either(Box::new(left), Box::new(right)), columns)
             }
@@ -102,7 +101,7 @@ impl<'p> Parts<'p> {
     /// Returns a plan that is one part.
     fn one(plan: &'p LogicalPlan, operators: &'p Operators) -> Result<Self> {
         let columns = (0..plan.schema().fields().len())
-            .map(|index| Ok(Some(Place { part: 0, value: value_in_all_rows(plan, index)? })));
+            .map(|index| Ok(Some(PartColumn { part: 0, value: value_in_all_rows(plan, index)? })));
         Ok(Self { plan, operators, below: Below::Part, count: 1, columns: columns.collect::<Result<_>>()? })
     }
 
@@ -215,7 +214,7 @@ impl KnownValues for InPart<'_> {
         let schema: &DFSchema = self.parts.plan.schema();
         let index = schema.index_of_column(column)?;
         match &self.parts.columns[index] {
-            Some(place) if place.part == self.part => Ok(place.value.clone()),
+            Some(column) if column.part == self.part => Ok(column.value.clone()),
             Some(_) => ScalarValue::try_from(schema.field(index).data_type()).map(Some),
             None => Ok(None),
         }
