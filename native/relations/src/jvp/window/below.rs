@@ -57,7 +57,7 @@ pub struct Below<'b> {
 }
 
 /// A node on the way down from a window.
-struct Place<'p> {
+struct WindowCursor<'p> {
     plan: &'p LogicalPlan,
     variable: usize,
     /// The columns that the arguments of the window are computed from.
@@ -73,21 +73,21 @@ struct Place<'p> {
 pub fn windows_below((direction, names): (&Direction, &Names), below: Below) -> Result<Vec<Lower>> {
     let Below { plan, variable, read, keys } = below;
     let mut found = vec![];
-    let place = Place { plan, variable, read, keys: keys.to_vec(), depth: 0, is_open: true };
-    look_below((direction, names), place, &mut found)?;
+    let cursor = WindowCursor { plan, variable, read, keys: keys.to_vec(), depth: 0, is_open: true };
+    look_below((direction, names), cursor, &mut found)?;
     Ok(found)
 }
 
 #[recursive::recursive]
-fn look_below(followed: (&Direction, &Names), place: Place, found: &mut Vec<Lower>) -> Result<()> {
-    let Origin::Below(sources) = origin(place.plan, place.variable)? else { return Ok(()) };
-    let mut depth = place.depth;
-    if let LogicalPlan::Window(window) = place.plan {
-        add_functions(followed, &place, window, found)?;
+fn look_below(followed: (&Direction, &Names), cursor: WindowCursor, found: &mut Vec<Lower>) -> Result<()> {
+    let Origin::Below(sources) = origin(cursor.plan, cursor.variable)? else { return Ok(()) };
+    let mut depth = cursor.depth;
+    if let LogicalPlan::Window(window) = cursor.plan {
+        add_functions(followed, &cursor, window, found)?;
         depth += 1;
     }
-    let Place { plan, read, keys, .. } = place;
-    let is_open = place.is_open && lets_lift(plan);
+    let WindowCursor { plan, read, keys, .. } = cursor;
+    let is_open = cursor.is_open && lets_lift(plan);
     let inputs = plan.inputs();
     for (number, variable) in sources {
         let Some(input) = inputs.get(number) else { continue };
@@ -104,8 +104,8 @@ fn look_below(followed: (&Direction, &Names), place: Place, found: &mut Vec<Lowe
         }
         let keys = keys.iter().map(|key| substituted(key, plan, &exprs)).collect::<Result<Vec<_>>>()?;
         let keys = keys.into_iter().flatten().collect();
-        let place = Place { plan: input, variable, read: read_below, keys, depth, is_open };
-        look_below(followed, place, found)?;
+        let cursor = WindowCursor { plan: input, variable, read: read_below, keys, depth, is_open };
+        look_below(followed, cursor, found)?;
     }
     Ok(())
 }
@@ -137,8 +137,13 @@ fn lets_lift(node: &LogicalPlan) -> bool {
 }
 
 /// Adds the functions of a window node that vary among the columns that are read there.
-fn add_functions(followed: (&Direction, &Names), place: &Place, window: &Window, found: &mut Vec<Lower>) -> Result<()> {
-    let Place { plan, variable, read, keys, depth, is_open } = place;
+fn add_functions(
+    followed: (&Direction, &Names),
+    cursor: &WindowCursor,
+    window: &Window,
+    found: &mut Vec<Lower>,
+) -> Result<()> {
+    let WindowCursor { plan, variable, read, keys, depth, is_open } = cursor;
     let width = window.input.schema().fields().len();
     for index in read.range(width..).copied() {
         let Some(function) = window.window_expr.get(index - width) else { continue };
