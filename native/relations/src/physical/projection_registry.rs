@@ -40,7 +40,7 @@ impl ProjectionRegistry {
 /// The values of the rows that have been computed.
 #[derive(Debug)]
 pub struct ProjectionCache {
-    places: Mutex<Places>,
+    values: Mutex<CachedValues>,
     reservation: MemoryReservation,
     /// Shows the most bytes that have been held, with those of the rows.
     held: Gauge,
@@ -48,10 +48,10 @@ pub struct ProjectionCache {
 }
 
 /// What has been computed, by the number of the value.
-type Places = HashMap<(usize, Place), Arc<Mutex<Computed>>>;
+type CachedValues = HashMap<(usize, BatchIndex), Arc<Mutex<Computed>>>;
 
 /// A batch of a partition.
-pub type Place = (usize, usize);
+pub type BatchIndex = (usize, usize);
 
 /// A value of the rows of a batch.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl ProjectionCache {
     /// Creates an empty cache. `rows` is the reservation of the rows, which also accounts for the values, and `held`
     /// the metric of both.
     pub fn new(rows: &MemoryReservation, held: Gauge) -> Self {
-        Self { places: Mutex::default(), reservation: rows.new_empty(), held, rows: rows.size() }
+        Self { values: Mutex::default(), reservation: rows.new_empty(), held, rows: rows.size() }
     }
 
     /// Returns a value for the rows of a batch, and computes it unless another reader has done so. Each reader calls
@@ -72,12 +72,17 @@ impl ProjectionCache {
     ///
     /// # Errors
     /// Those of the computation.
-    pub fn get(&self, value: &Value, place: Place, compute: impl FnOnce() -> Result<ArrayRef>) -> Result<ArrayRef> {
+    pub fn get(
+        &self,
+        value: &Value,
+        batch: BatchIndex,
+        compute: impl FnOnce() -> Result<ArrayRef>,
+    ) -> Result<ArrayRef> {
         let readers = value.readers.load(Ordering::Relaxed);
         if readers < 2 {
             return compute();
         }
-        let computed = Arc::clone(locked(&self.places).entry((value.number, place)).or_default());
+        let computed = Arc::clone(locked(&self.values).entry((value.number, batch)).or_default());
         // A second reader that comes meanwhile waits for the first.
         let mut computed = locked(&computed);
         computed.read += 1;
