@@ -73,7 +73,7 @@ enum First<'w> {
     /// A sum of this project, whose cotangents are swept already.
     Summed(Column, WindowFunction),
     OverPartition(Function<'w>),
-    Numbered(Box<(Function<'w>, Place)>),
+    Numbered(Box<(Function<'w>, RowNumbers)>),
 }
 
 /// A function with what has been added to the segment for it: what it is over.
@@ -84,7 +84,7 @@ enum Second<'w> {
 }
 
 /// The columns with the numbers of rows in the order of a window.
-struct Place {
+struct RowNumbers {
     /// The row's own.
     own: Column,
     /// The first and the last of the rows that are equal to it, if frames are of these.
@@ -132,8 +132,8 @@ impl Numbered<'_, '_> {
                 }
                 true if is_over_partition(&function.call) => First::OverPartition(function),
                 true => {
-                    let place = self.place(&function.call, &mut windows);
-                    First::Numbered(Box::new((function, place)))
+                    let row_numbers = self.row_numbers(&function.call, &mut windows);
+                    First::Numbered(Box::new((function, row_numbers)))
                 }
             });
         }
@@ -150,12 +150,12 @@ impl Numbered<'_, '_> {
                 }
                 First::OverPartition(function) => Second::Output(self.varying(function, Reached::All)),
                 First::Numbered(numbered) => {
-                    let (function, place) = *numbered;
+                    let (function, row_numbers) = *numbered;
                     if self.builder.contracts && is_sum(&function.call) {
-                        let bounds = self.bounds(&function.call, &place, &mut windows)?;
-                        Second::Frame(Box::new((function, Frame { number: place.own, bounds })))
+                        let bounds = self.bounds(&function.call, &row_numbers, &mut windows)?;
+                        Second::Frame(Box::new((function, Frame { number: row_numbers.own, bounds })))
                     } else {
-                        let rows = self.rows(&function.call, &place, &mut windows)?;
+                        let rows = self.rows(&function.call, &row_numbers, &mut windows)?;
                         Second::Output(self.varying(function, rows))
                     }
                 }
@@ -259,7 +259,7 @@ impl Numbered<'_, '_> {
     }
 
     /// Returns the numbers of rows in the order of a function.
-    fn place(&mut self, function: &WindowFunction, windows: &mut Vec<Expr>) -> Place {
+    fn row_numbers(&mut self, function: &WindowFunction, windows: &mut Vec<Expr>) -> RowNumbers {
         let own = self.column(windows, Expr::from(number_in(function, WindowFrameUnits::Rows)), "number");
         let is_of_rows = is_of_one_row(function) || function.params.window_frame.units == WindowFrameUnits::Rows;
         let equal = (!is_of_rows).then(|| {
@@ -269,18 +269,23 @@ impl Numbered<'_, '_> {
             let last = number_in(function, WindowFrameUnits::Range);
             [first, last].map(|number| self.column(windows, Expr::from(number), "number"))
         });
-        Place { own, equal }
+        RowNumbers { own, equal }
     }
 
     /// Returns the rows that the value of a function is of, by their numbers.
-    fn rows(&mut self, function: &WindowFunction, place: &Place, windows: &mut Vec<Expr>) -> Result<Reached> {
-        let number = self.position(place.own.clone());
+    fn rows(
+        &mut self,
+        function: &WindowFunction,
+        row_numbers: &RowNumbers,
+        windows: &mut Vec<Expr>,
+    ) -> Result<Reached> {
+        let number = self.position(row_numbers.own.clone());
         if is_of_one_row(function) {
-            let chosen = self.chosen(function, &place.own)?;
+            let chosen = self.chosen(function, &row_numbers.own)?;
             let chosen = self.column(windows, chosen, "chosen");
             return Ok(Reached::Chosen { number, chosen: self.position(chosen) });
         }
-        let bounds = self.bounds(function, place, windows)?.map(|bound| ("bound".to_owned(), bound));
+        let bounds = self.bounds(function, row_numbers, windows)?.map(|bound| ("bound".to_owned(), bound));
         let bounds = self.segment.add(bounds.into(), self.builder.names)?;
         let Ok(bounds) = <[Column; 2]>::try_from(bounds) else { return internal_err!("a frame has two bounds") };
         let bounds = bounds.map(|bound| self.position(bound));
@@ -292,7 +297,7 @@ impl Numbered<'_, '_> {
                     && has_own_row(&function.params)?
                     && is_float(&value.get_type(self.segment.plan.schema())?) =>
             {
-                let extremum = in_window_of(function.clone(), function, &place.own);
+                let extremum = in_window_of(function.clone(), function, &row_numbers.own);
                 Some(self.column(windows, Expr::from(extremum), "extremum"))
             }
             _ => None,
@@ -303,15 +308,22 @@ impl Numbered<'_, '_> {
 
     /// Returns the first and the last number in the frame of each row. That of frames of equal rows is what these have in common,
     /// whichever of them comes first.
-    fn bounds(&mut self, function: &WindowFunction, place: &Place, windows: &mut Vec<Expr>) -> Result<[Expr; 2]> {
-        let Some(numbers) = &place.equal else { return rows_around(&function.params.window_frame, &place.own) };
+    fn bounds(
+        &mut self,
+        function: &WindowFunction,
+        row_numbers: &RowNumbers,
+        windows: &mut Vec<Expr>,
+    ) -> Result<[Expr; 2]> {
+        let Some(numbers) = &row_numbers.equal else {
+            return rows_around(&function.params.window_frame, &row_numbers.own);
+        };
         // What windows have in common DataFusion would compute below all of them, where there is no number yet.
         let numbers = numbers.clone().map(|number| ("number".to_owned(), cast(Expr::Column(number), DataType::Int64)));
         let numbers = self.segment.add(numbers.into(), self.builder.names)?;
         let chosen = [first_value_udwf(), last_value_udwf()].into_iter().zip(numbers);
         let bounds = chosen.map(|(chosen, number)| {
             let bound = WindowFunction::new(WindowFunctionDefinition::WindowUDF(chosen), vec![Expr::Column(number)]);
-            Expr::Column(self.column(windows, Expr::from(in_window_of(bound, function, &place.own)), "bound"))
+            Expr::Column(self.column(windows, Expr::from(in_window_of(bound, function, &row_numbers.own)), "bound"))
         });
         match <[Expr; 2]>::try_from(bounds.collect::<Vec<_>>()) {
             Ok(bounds) => Ok(bounds),
