@@ -31,7 +31,7 @@ impl FrameSum {
     /// Creates the one that a window function is.
     pub fn of(function: &WindowFunctionDefinition) -> Option<Self> {
         let WindowFunctionDefinition::WindowUDF(function) = function else { return None };
-        function.inner().downcast_ref::<Function>().map(|function| function.sum)
+        function.inner().downcast_ref::<FrameSumUdwf>().map(|function| function.sum)
     }
 
     /// Returns the sum that propagates cotangents back.
@@ -52,8 +52,9 @@ impl FrameSum {
 
     /// Returns the window function.
     pub fn function(self) -> WindowFunctionDefinition {
-        static FUNCTIONS: LazyLock<[Arc<WindowUDF>; 2]> =
-            LazyLock::new(|| [FrameSum::OverFrame, FrameSum::OfFrames].map(|sum| Arc::new(Function::new(sum).into())));
+        static FUNCTIONS: LazyLock<[Arc<WindowUDF>; 2]> = LazyLock::new(|| {
+            [FrameSum::OverFrame, FrameSum::OfFrames].map(|sum| Arc::new(FrameSumUdwf::new(sum).into()))
+        });
         let [over_frame, of_frames] = &*FUNCTIONS;
         WindowFunctionDefinition::WindowUDF(Arc::clone(match self {
             Self::OverFrame => over_frame,
@@ -85,19 +86,19 @@ impl FrameSum {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Function {
+struct FrameSumUdwf {
     sum: FrameSum,
     signature: Signature,
 }
 
-impl Function {
+impl FrameSumUdwf {
     fn new(sum: FrameSum) -> Self {
         let arguments = vec![DataType::Float64, DataType::Int64, DataType::Int64];
         Self { sum, signature: Signature::exact(arguments, Volatility::Immutable) }
     }
 }
 
-impl WindowUDFImpl for Function {
+impl WindowUDFImpl for FrameSumUdwf {
     fn name(&self) -> &str {
         self.sum.name()
     }
