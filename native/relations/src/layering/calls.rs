@@ -27,10 +27,10 @@ pub struct Calls<'o> {
     /// The types of their columns, in their order.
     fields: Vec<Field>,
     /// The functions that are differentiated, each by the rules of one operator and one way.
-    functions: Vec<Function>,
+    functions: Vec<BatchedFunction>,
 }
 
-struct Function {
+struct BatchedFunction {
     expr: Expr,
     field: FieldRef,
     /// Whether its calls are of `jvp` as the analyzer rule emits it.
@@ -101,7 +101,7 @@ impl<'o> Calls<'o> {
             None => {
                 let field = field_of(expr, self.input)?;
                 let (expr, tangent) = (expr.clone(), Arc::clone(tangent));
-                self.functions.push(Function { expr, field, total, tangent, calls: vec![], columns: vec![] });
+                self.functions.push(BatchedFunction { expr, field, total, tangent, calls: vec![], columns: vec![] });
                 self.functions.len() - 1
             }
         };
@@ -148,7 +148,7 @@ impl<'o> Calls<'o> {
             Expr::Column(_) | Expr::Literal(..) => Ok(expr.clone()),
             expr => simplifier.simplify(expr.clone()),
         };
-        for Function { expr, tangent, calls, columns, .. } in &self.functions {
+        for BatchedFunction { expr, tangent, calls, columns, .. } in &self.functions {
             let mut asked = vec![];
             for Call { transform, directions } in calls {
                 let directions = directions.iter().map(simplified).collect::<Result<_>>()?;
