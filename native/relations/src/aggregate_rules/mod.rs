@@ -15,7 +15,7 @@ use datafusion_expr::{Expr, ExprSchemable, Operator, ScalarUDF, WindowFunctionDe
 use std::sync::Arc;
 
 use crate::tangents::dual::{pair, tangent_in};
-use crate::tangents::linearize::{Function, linearize, tangent_to_expr};
+use crate::tangents::linearize::{LinearizedExpr, linearize, tangent_to_expr};
 use crate::tangents::tangent::{Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
@@ -134,7 +134,7 @@ impl Over<'_> {
         let mut conditions = vec![];
         for argument in call.args() {
             let Some(tangent) = self.argument(argument)?.tangent else { continue };
-            let function = Function::of(argument.clone(), self.columns)?;
+            let function = LinearizedExpr::of(argument.clone(), self.columns)?;
             let Some(inactive) = function.inactive(self.columns, self.tangents, self.carried)? else { return Ok(None) };
             let is_zero = one_zero(tangent, &DataType::Float64)?.eq(lit(0.0));
             conditions.push(inactive.and(is_zero));

@@ -14,7 +14,7 @@ use super::hoist_volatile::VolatileColumns;
 use super::propagate::{NodeRequest, Propagation, WithTangents};
 use super::window::functions::with_windows_over_columns;
 use crate::aggregate_rules::{Over, arguments};
-use crate::tangents::linearize::{Function, null_with_column, of_type, tangent_to_expr};
+use crate::tangents::linearize::{LinearizedExpr, null_with_column, of_type, tangent_to_expr};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
@@ -133,7 +133,7 @@ impl Groups<'_> {
         names: &mut Names,
     ) -> Result<Tangent> {
         let Aggregate { input, group_expr, schema, .. } = self.aggregate;
-        let function = Function::of(primal.clone(), input.schema())?;
+        let function = LinearizedExpr::of(primal.clone(), input.schema())?;
         let tangent = match function.linearize(input.schema(), below, &direction.jvp)? {
             Linearized::Known(constant @ (Tangent::Zero | Tangent::One)) => return Ok(constant),
             tangent => tangent,

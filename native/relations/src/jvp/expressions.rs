@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::direction::Direction;
 use super::propagate::{ColumnRequest, NodeRequest, WithTangents};
-use crate::tangents::linearize::Function;
+use crate::tangents::linearize::LinearizedExpr;
 use crate::tangents::tangent::{self, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::names::Names;
 
@@ -20,7 +20,7 @@ pub struct Expressions {
     /// The types of what computes tangents. To find them again takes longer than all else.
     pub added: Vec<(Option<TableReference>, FieldRef)>,
     input: DFSchemaRef,
-    functions: BTreeMap<usize, Function>,
+    functions: BTreeMap<usize, LinearizedExpr>,
 }
 
 impl Expressions {
@@ -29,7 +29,7 @@ impl Expressions {
         let mut functions = BTreeMap::new();
         for index in requests.iter().flat_map(|request| &request.output.columns) {
             if !functions.contains_key(index) {
-                functions.insert(*index, Function::of(exprs[*index].clone(), input)?);
+                functions.insert(*index, LinearizedExpr::of(exprs[*index].clone(), input)?);
             }
         }
         Ok(Self { exprs, added: vec![], input: Arc::clone(input), functions })

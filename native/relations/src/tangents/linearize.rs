@@ -64,7 +64,7 @@ pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
 
 /// An expression that is linearized, and what there is to know for that, whatever it is linearized by.
 #[derive(Debug)]
-pub struct Function {
+pub struct LinearizedExpr {
     expr: Expr,
     field: FieldRef,
     /// The position of the column that it passes on, and whether it does so as it is.
@@ -74,7 +74,7 @@ pub struct Function {
     has_subquery: bool,
 }
 
-impl Function {
+impl LinearizedExpr {
     /// Creates the expression over the columns of a schema.
     pub fn of(expr: Expr, schema: &DFSchema) -> Result<Self> {
         let field = field_of(&expr, schema)?;
@@ -195,7 +195,7 @@ fn may_choose(expr: &Expr) -> Result<bool> {
 
 /// Returns the tangent of an expression over columns with these tangents.
 pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<ScalarUDF>) -> Result<Linearized> {
-    Function::of(expr.clone(), schema)?.linearize(schema, tangents, jvp)
+    LinearizedExpr::of(expr.clone(), schema)?.linearize(schema, tangents, jvp)
 }
 
 /// Returns the error if the expression that `jvp` is given with these arguments has a subquery that varies.

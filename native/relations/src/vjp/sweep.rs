@@ -37,7 +37,7 @@ use super::linear::Linear;
 use super::residuals::{Iterations, PulledBack, ResidualKind, Residuals, Stored};
 use super::segment::{Leaf, Segment, Step};
 use crate::shared_relation::SharedRelation;
-use crate::tangents::linearize::Function;
+use crate::tangents::linearize::LinearizedExpr;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::{Names, with_columns};
 
@@ -99,7 +99,7 @@ fn where_taken(cotangent: Expr, expr: &Expr, input: &Column, schema: &DFSchema) 
     let mut tangents = Tangents::default();
     tangents.set(schema.index_of_column(input)?, Tangent::One);
     let none = ScalarValue::Float64(None);
-    match Function::of(expr.clone(), schema)?.inactive(schema, &tangents, schema)? {
+    match LinearizedExpr::of(expr.clone(), schema)?.inactive(schema, &tangents, schema)? {
         Some(inactive) => when(inactive, lit(none)).otherwise(cotangent),
         None => Ok(cotangent),
     }
