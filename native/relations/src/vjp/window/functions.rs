@@ -12,7 +12,7 @@ use crate::vjp::linearize::SegmentBuilder;
 use crate::vjp::segment::Segment;
 
 /// A window function over columns of a segment, and the call as the user wrote it.
-pub struct Function<'w> {
+pub struct WindowCall<'w> {
     /// The function over the columns.
     pub call: WindowFunction,
     /// The call as the user wrote it.
@@ -20,7 +20,7 @@ pub struct Function<'w> {
 }
 
 /// Returns the segment of the input of windows, with all that they read, and the windows over it.
-pub fn functions<'w>(builder: &mut SegmentBuilder, window: &'w Window) -> Result<(Segment, Vec<Function<'w>>)> {
+pub fn functions<'w>(builder: &mut SegmentBuilder, window: &'w Window) -> Result<(Segment, Vec<WindowCall<'w>>)> {
     let mut segment = builder.segment(&window.input)?;
     let mut functions = vec![];
     for original in &window.window_expr {
@@ -36,7 +36,7 @@ pub fn functions<'w>(builder: &mut SegmentBuilder, window: &'w Window) -> Result
             );
         }
         let call = over_columns(builder, *call, &mut segment, window.input.schema())?;
-        functions.push(Function { call, original });
+        functions.push(WindowCall { call, original });
     }
     Ok((segment, functions))
 }

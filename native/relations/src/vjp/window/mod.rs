@@ -33,7 +33,7 @@ use super::segment::Segment;
 use crate::aggregate_rules::frames::is_over_partition;
 use crate::jvp::VolatileColumns;
 use crate::vocabulary::names::{Names, restore};
-use functions::{Function, functions};
+use functions::{WindowCall, functions};
 use numbers::{Numbered, Output};
 use values::{Frames, Partition, aggregate, over_partition};
 
@@ -46,7 +46,7 @@ pub fn window(builder: &mut SegmentBuilder, node: Node, window: &Window) -> Resu
     }
     let (mut segment, functions) = functions(builder, window)?;
     let mut varies = vec![];
-    for Function { call, .. } in &functions {
+    for WindowCall { call, .. } in &functions {
         let mut argument_varies = false;
         for argument in &call.params.args {
             argument_varies |= segment.varies(argument)?;
@@ -80,11 +80,16 @@ pub fn window(builder: &mut SegmentBuilder, node: Node, window: &Window) -> Resu
 }
 
 /// Functions over whole partitions as groups of the input, which is read again for each.
-fn by_groups(builder: &mut SegmentBuilder, window: &Window, mut segment: Segment, of: &[Function]) -> Result<Segment> {
+fn by_groups(
+    builder: &mut SegmentBuilder,
+    window: &Window,
+    mut segment: Segment,
+    of: &[WindowCall],
+) -> Result<Segment> {
     let mut columns = segment.columns.clone();
-    for (number, Function { call, original }) in of.iter().enumerate() {
+    for (number, WindowCall { call, original }) in of.iter().enumerate() {
         let (over, mut again) = functions(builder, window)?;
-        let Function { call: by, .. } = again.swap_remove(number);
+        let WindowCall { call: by, .. } = again.swap_remove(number);
         let on = call.params.partition_by.iter().cloned().zip(by.params.partition_by.clone()).collect();
         let by = aggregate(&by, by.params.args.clone(), by.params.filter.clone());
         columns.push(over_partition(builder, &mut segment, Partition { over, on }, by, original)?);

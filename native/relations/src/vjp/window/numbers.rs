@@ -11,7 +11,7 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_window::nth_value::{first_value_udwf, last_value_udwf};
 use datafusion_functions_window::rank::rank_udwf;
 
-use super::functions::{Function, is_of_one_row};
+use super::functions::{WindowCall, is_of_one_row};
 use crate::aggregate_rules::formulas::aggregate;
 use crate::aggregate_rules::frame_sums::FrameSum;
 use crate::aggregate_rules::frames::{MORE_ROWS_THAN_ANY, has_own_row, is_over_partition, with_windows};
@@ -72,15 +72,15 @@ enum First<'w> {
     Constant(Column),
     /// A sum of this project, whose cotangents are swept already.
     Summed(Column, WindowFunction),
-    OverPartition(Function<'w>),
-    Numbered(Box<(Function<'w>, RowNumbers)>),
+    OverPartition(WindowCall<'w>),
+    Numbered(Box<(WindowCall<'w>, RowNumbers)>),
 }
 
 /// A function with what has been added to the segment for it: what it is over.
 enum Second<'w> {
     Output(Output),
     /// The rows from one number to another.
-    Frame(Box<(Function<'w>, Frame)>),
+    Frame(Box<(WindowCall<'w>, Frame)>),
 }
 
 /// The columns with the numbers of rows in the order of a window.
@@ -121,7 +121,7 @@ pub struct Numbered<'b, 'a> {
 impl Numbered<'_, '_> {
     /// Adds windows that do not vary, and says of each function where its value comes from. Sums are values already, with what carries
     /// cotangents back to what they sum.
-    pub fn outputs(mut self, functions: Vec<Function>, varies: &[bool]) -> Result<(Vec<Output>, Vec<FramedSum>)> {
+    pub fn outputs(mut self, functions: Vec<WindowCall>, varies: &[bool]) -> Result<(Vec<Output>, Vec<FramedSum>)> {
         let mut windows = vec![];
         let mut first = vec![];
         for (function, varies) in functions.into_iter().zip(varies) {
@@ -174,7 +174,7 @@ impl Numbered<'_, '_> {
             framed.push(match function {
                 Second::Output(output) => (Some(output), None),
                 Second::Frame(framed) => {
-                    let (Function { call, .. }, frame) = *framed;
+                    let (WindowCall { call, .. }, frame) = *framed;
                     (None, Some(self.sum(&call, frame, &mut windows)?))
                 }
             });
@@ -331,7 +331,7 @@ impl Numbered<'_, '_> {
         }
     }
 
-    fn varying(&mut self, Function { call, original }: Function, rows: Reached) -> Output {
+    fn varying(&mut self, WindowCall { call, original }: WindowCall, rows: Reached) -> Output {
         let mut position = |expr: &Expr| match expr {
             Expr::Column(column) => Some(self.position(column.clone())),
             _ => None,
