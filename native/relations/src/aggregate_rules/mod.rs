@@ -77,7 +77,7 @@ const LINEAR: [&str; 11] =
     ["sum", "avg", "min", "max", "median", "percentile_cont", "first_value", "last_value", "nth_value", "lag", "lead"];
 
 /// A function that varies, with the formula of its tangent.
-struct Varying {
+struct VaryingFunction {
     call: Call,
     inputs: Vec<Input>,
     formula: &'static TangentFormula,
@@ -86,7 +86,7 @@ struct Varying {
 impl Over<'_> {
     /// Returns the tangent of an aggregate or window function.
     pub fn tangent(&mut self, function: &Expr) -> Result<Linearized> {
-        let Some(Varying { call, inputs, formula }) = self.varying(function)? else {
+        let Some(VaryingFunction { call, inputs, formula }) = self.varying(function)? else {
             return Ok(Linearized::Known(Tangent::Zero));
         };
         let complete = if formula.pairs { self.present(&inputs)? } else { None };
@@ -143,7 +143,7 @@ impl Over<'_> {
     }
 
     /// Returns a function by its arguments and their tangents; nothing if none of them varies.
-    fn varying(&self, function: &Expr) -> Result<Option<Varying>> {
+    fn varying(&self, function: &Expr) -> Result<Option<VaryingFunction>> {
         let call = Call::of(function)?;
         let inputs = call.args().iter().map(|argument| self.argument(argument)).collect::<Result<Vec<_>>>()?;
         if inputs.iter().all(|input| input.tangent.is_none()) {
@@ -170,7 +170,7 @@ impl Over<'_> {
         if is_quantile(definition.name()) {
             self.check_ranked(function, &call)?;
         }
-        Ok(Some(Varying { call, inputs, formula }))
+        Ok(Some(VaryingFunction { call, inputs, formula }))
     }
 
     /// Refuses a quantile whose rows cannot be ranked below it.

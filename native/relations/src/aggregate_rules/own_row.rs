@@ -26,7 +26,7 @@ use super::formulas::{Input, TangentFormula, aggregate};
 use super::frame_sums::FrameSum;
 use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
 use super::quantiles::{Percentile, is_quantile, ranks, share};
-use super::{Call, Guarded, Over, Varying};
+use super::{Call, Guarded, Over, VaryingFunction};
 use crate::tangents::tangent::Inactive;
 use crate::vocabulary::expressions::{failing, one_zero};
 
@@ -83,7 +83,7 @@ pub struct OwnRow<'a> {
 impl OwnRow<'_> {
     /// Returns the derivative of a function, which has this value; nothing if it is zero.
     pub fn tangent(&mut self, function: &Expr, value: &Expr) -> Result<Option<Guarded>> {
-        let Some(Varying { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
+        let Some(VaryingFunction { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
             return Ok(None);
         };
         if is_choice(call.fun.name()) {
@@ -105,7 +105,7 @@ impl OwnRow<'_> {
     /// Returns the tangent of a function, which has this value, along one that is the same in all rows of a partition; nothing if it
     /// is zero.
     pub fn tangent_along(&mut self, function: &Expr, value: &Expr) -> Result<Option<Guarded>> {
-        let Some(Varying { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
+        let Some(VaryingFunction { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
             return Ok(None);
         };
         match inputs.as_slice() {
