@@ -27,7 +27,7 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
     let by_row = sweep(&call, &mut varying, inputs, context)?;
     let Along { tangents: along, swept } = sweep_along(&call, &varying, inputs, context)?;
     let by_rows = by_row || !swept.is_empty();
-    let Varying { tangents, moved } = varying;
+    let VaryingColumns { tangents, moved } = varying;
     let has_moved = !moved.is_empty();
     let along = (has_moved || !swept.is_empty()).then(|| along.into_iter().chain(moved).collect::<TangentsOf>());
     let arguments = call.derivative.arguments(&tangents)?;
@@ -51,7 +51,7 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
 
 /// The columns that vary with the variables, other than the variables themselves.
 #[derive(Default)]
-struct Varying {
+struct VaryingColumns {
     /// For each variable, with their tangents.
     tangents: Vec<TangentsOf>,
     /// The columns whose tangents are along the seeds already.
@@ -59,10 +59,10 @@ struct Varying {
 }
 
 /// Propagates the tangents that a call needs to the inputs.
-fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Varying> {
+fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<VaryingColumns> {
     let is_along = call.derivative.is_along_tangents();
     let perturb = if is_along { Perturb::AllRows } else { Perturb::OwnRow { by_value: false } };
-    let mut varying = Varying::default();
+    let mut varying = VaryingColumns::default();
     for (variable, Term { seed, .. }) in call.terms() {
         let request = |owner, variable| TangentRequest { jvp: call.jvp, perturb, owner, variable, along: None };
         let input = match variable.owner {
@@ -119,7 +119,7 @@ fn of_inputs<'c>(call: &'c Call) -> impl Iterator<Item = (usize, usize, &'c Colu
 
 /// Adds the subqueries of the function that read the relation of a variable, with their derivatives by the row's own
 /// value. Returns whether there are any.
-fn sweep(call: &Call, varying: &mut Varying, inputs: &mut Inputs, context: &mut Context) -> Result<bool> {
+fn sweep(call: &Call, varying: &mut VaryingColumns, inputs: &mut Inputs, context: &mut Context) -> Result<bool> {
     let mut by_row = false;
     if call.derivative.is_along_tangents() {
         return Ok(by_row);
@@ -139,7 +139,7 @@ fn sweep(call: &Call, varying: &mut Varying, inputs: &mut Inputs, context: &mut 
 
 /// Returns whether the queries in FROM that a function reads vary with the variables of a call. They are other
 /// references to the relation. If the function depends on a variable itself, the derivative is by that reference alone.
-fn reads_items(call: &Call, varying: &Varying) -> bool {
+fn reads_items(call: &Call, varying: &VaryingColumns) -> bool {
     let varies = varying.tangents.iter().any(|tangents| !tangents.is_empty()) || !varying.moved.is_empty();
     !varies && call.terms().all(|(variable, _)| !call.function().column_refs().contains(&variable.column))
 }
@@ -154,7 +154,7 @@ struct Along {
 }
 
 /// Returns the subqueries of the function that read the relations of the variables.
-fn sweep_along(call: &Call, varying: &Varying, inputs: &mut Inputs, context: &mut Context) -> Result<Along> {
+fn sweep_along(call: &Call, varying: &VaryingColumns, inputs: &mut Inputs, context: &mut Context) -> Result<Along> {
     let mut along = Along::default();
     if !call.derivative.is_along_tangents() {
         return Ok(along);
