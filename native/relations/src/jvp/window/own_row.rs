@@ -48,7 +48,7 @@ enum Way {
 }
 
 /// A window function that varies.
-struct Varying {
+struct VaryingWindow {
     /// The number of its column.
     index: usize,
     function: Expr,
@@ -116,7 +116,7 @@ pub fn by_own_cell(
     let mut own = OwnRows { propagation, direction, of: columns_below[variable].clone(), repeat };
     let mut plan = windows.input.clone();
     let varying = own.varying(&mut plan, windows, wanted)?;
-    let needs_number = |varying: &Varying| repeat || varying.is_choice;
+    let needs_number = |varying: &VaryingWindow| repeat || varying.is_choice;
     let number = match varying.iter().any(needs_number) {
         true => Some(own.number(&mut plan, by_value)?),
         false => None,
@@ -185,14 +185,24 @@ impl OwnRows<'_, '_> {
 
     /// Returns the window functions that vary, with how their derivatives are found. The plan gets the values of the windows
     /// below that these read.
-    fn varying(&mut self, plan: &mut LogicalPlan, windows: &Windows, wanted: &BTreeSet<usize>) -> Result<Vec<Varying>> {
+    fn varying(
+        &mut self,
+        plan: &mut LogicalPlan,
+        windows: &Windows,
+        wanted: &BTreeSet<usize>,
+    ) -> Result<Vec<VaryingWindow>> {
         let mut varying = vec![];
         for (index, function) in windows.wanted(wanted) {
             let Expr::WindowFunction(call) = unaliased(function) else { continue };
             let variable = plan.schema().index_of_column(&self.of)?;
             if varies((self.direction(), self.propagation.names), plan, variable, &arguments(function))? {
                 let way = self.way(plan, function, call)?;
-                varying.push(Varying { index, function: function.clone(), is_choice: is_choice(call.fun.name()), way });
+                varying.push(VaryingWindow {
+                    index,
+                    function: function.clone(),
+                    is_choice: is_choice(call.fun.name()),
+                    way,
+                });
             }
         }
         Ok(varying)
@@ -213,11 +223,11 @@ impl OwnRows<'_, '_> {
         plan: &mut LogicalPlan,
         perturb: Perturb,
         mut wanted: Vec<Column>,
-        varying: &[Varying],
+        varying: &[VaryingWindow],
     ) -> Result<Passes> {
         let mut of_one_cell = vec![];
         let mut sums: Vec<(&Expr, &[Column])> = vec![];
-        for Varying { function, way, .. } in varying {
+        for VaryingWindow { function, way, .. } in varying {
             match way {
                 Way::Sum(lower) => {
                     wanted.extend(lower.iter().cloned());
@@ -255,7 +265,7 @@ impl OwnRows<'_, '_> {
     /// it is zero.
     fn derivative(
         &mut self,
-        Varying { index, function, way, .. }: &Varying,
+        VaryingWindow { index, function, way, .. }: &VaryingWindow,
         found: &Found,
         layers: &mut Layers,
         carried: &DFSchemaRef,
