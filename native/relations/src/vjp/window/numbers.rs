@@ -22,7 +22,7 @@ use crate::vocabulary::names::with_columns;
 use xql_autodiff::vocabulary::types::is_float;
 
 /// A window function whose value varies, over columns of a residual by their positions.
-pub struct Varying {
+pub struct ResidualWindow {
     /// The function.
     pub function: WindowFunction,
     /// The call as the user wrote it.
@@ -64,7 +64,7 @@ pub enum Output {
     /// A column.
     Column(usize),
     /// The rows of a window.
-    Varying(Box<Varying>),
+    Varying(Box<ResidualWindow>),
 }
 
 /// A function with what has been added to the segment for it: its own value, or the number of each row.
@@ -340,7 +340,7 @@ impl Numbered<'_, '_> {
         let arguments = call.params.args.iter().map(&mut position).collect();
         let filter = call.params.filter.as_deref().and_then(&mut position);
         let original = original.clone();
-        Output::Varying(Box::new(Varying { function: call, original, partition, arguments, filter, rows }))
+        Output::Varying(Box::new(ResidualWindow { function: call, original, partition, arguments, filter, rows }))
     }
 
     /// Returns the number of the row that a function chooses: what the function gives of the numbers.

@@ -7,7 +7,7 @@ use datafusion_functions_aggregate::count::count_udaf;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
-use super::numbers::{Reached, Varying};
+use super::numbers::{Reached, ResidualWindow};
 use crate::aggregate_rules::without_formula::way_without;
 use crate::vjp::linearize::SegmentBuilder;
 use crate::vjp::residuals::Members;
@@ -32,8 +32,8 @@ pub struct Partition {
 
 impl Frames {
     /// Joins the value of a window function to the rows of the residual.
-    pub fn value(&self, builder: &mut SegmentBuilder, outer: &mut Segment, varying: &Varying) -> Result<Column> {
-        let Varying { function, original, rows, .. } = varying;
+    pub fn value(&self, builder: &mut SegmentBuilder, outer: &mut Segment, varying: &ResidualWindow) -> Result<Column> {
+        let ResidualWindow { function, original, rows, .. } = varying;
         match (&function.fun, rows) {
             (_, Reached::Chosen { number, chosen }) => self.chosen_row(builder, outer, varying, [*number, *chosen]),
             (WindowFunctionDefinition::AggregateUDF(_), Reached::All) => {
@@ -59,7 +59,7 @@ impl Frames {
         &self,
         builder: &mut SegmentBuilder,
         outer: &mut Segment,
-        varying: &Varying,
+        varying: &ResidualWindow,
         [number, chosen]: [usize; 2],
     ) -> Result<Column> {
         let other = builder.residuals.numbered(self.residual, self.total, builder.names)?;
@@ -85,7 +85,7 @@ impl Frames {
         &self,
         builder: &mut SegmentBuilder,
         outer: &mut Segment,
-        varying: &Varying,
+        varying: &ResidualWindow,
         (number, bounds, extremum): (usize, [usize; 2], Option<usize>),
     ) -> Result<Column> {
         let over = builder.residuals.numbered(self.residual, self.total, builder.names)?;
@@ -138,13 +138,13 @@ pub fn over_partition(
     Ok(value)
 }
 
-fn same_partition(of: &Segment, over: &Segment, varying: &Varying) -> Vec<(Expr, Expr)> {
+fn same_partition(of: &Segment, over: &Segment, varying: &ResidualWindow) -> Vec<(Expr, Expr)> {
     let column = |segment: &Segment, index: usize| Some(Expr::Column(segment.columns.get(index)?.clone()));
     varying.partition.iter().filter_map(|index| Some((column(of, *index)?, column(over, *index)?))).collect()
 }
 
 /// Returns the aggregate that a window function computes, over columns of a reader of the residual.
-fn aggregate_over(over: &Segment, varying: &Varying) -> AggregateFunction {
+fn aggregate_over(over: &Segment, varying: &ResidualWindow) -> AggregateFunction {
     let column = |index: usize| Expr::Column(over.columns[index].clone());
     let args = varying.function.params.args.iter().zip(&varying.arguments);
     let args = args.map(|(argument, index)| index.map_or_else(|| argument.clone(), column));
