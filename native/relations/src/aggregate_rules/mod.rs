@@ -63,7 +63,7 @@ pub struct Guarded {
 impl Guarded {
     /// Creates the tangent of a function from that of its formula, which may be NaN where no row varies.
     fn new(function: &Expr, tangent: Expr, inactive: Option<Expr>) -> Result<Self> {
-        let is_linear = LINEAR.contains(&Call::of(function)?.definition().name());
+        let is_linear = LINEAR.contains(&AggregateOrWindow::of(function)?.definition().name());
         let tangent = match &inactive {
             Some(inactive) if !is_linear => when(inactive.clone(), lit(0.0)).otherwise(tangent)?,
             _ => tangent,
@@ -78,7 +78,7 @@ const LINEAR: [&str; 11] =
 
 /// A function that varies, with the formula of its tangent.
 struct VaryingFunction {
-    call: Call,
+    call: AggregateOrWindow,
     inputs: Vec<Input>,
     formula: &'static TangentFormula,
 }
@@ -107,7 +107,7 @@ impl Over<'_> {
     ///
     /// It does not where none of its rows varies, or where the one that it chooses does not.
     fn inactive(&mut self, function: &Expr) -> Result<Option<Expr>> {
-        let call = Call::of(function)?;
+        let call = AggregateOrWindow::of(function)?;
         let Some(condition) = self.inactive_rows(&call)? else { return Ok(None) };
         let name = call.definition().name().to_owned();
         let mut number = Inactive::number(condition)?;
@@ -127,8 +127,8 @@ impl Over<'_> {
     }
 
     /// Returns which rows of a function do not vary by the branches that they take, if that is known of some.
-    fn inactive_rows(&self, call: &Call) -> Result<Option<Expr>> {
-        if matches!(call, Call::Window(call) if FrameSum::of(&call.fun).is_some()) {
+    fn inactive_rows(&self, call: &AggregateOrWindow) -> Result<Option<Expr>> {
+        if matches!(call, AggregateOrWindow::Window(call) if FrameSum::of(&call.fun).is_some()) {
             return Ok(None);
         }
         let mut conditions = vec![];
@@ -144,7 +144,7 @@ impl Over<'_> {
 
     /// Returns a function by its arguments and their tangents; nothing if none of them varies.
     fn varying(&self, function: &Expr) -> Result<Option<VaryingFunction>> {
-        let call = Call::of(function)?;
+        let call = AggregateOrWindow::of(function)?;
         let inputs = call.args().iter().map(|argument| self.argument(argument)).collect::<Result<Vec<_>>>()?;
         if inputs.iter().all(|input| input.tangent.is_none()) {
             return Ok(None);
@@ -174,16 +174,18 @@ impl Over<'_> {
     }
 
     /// Refuses a quantile whose rows cannot be ranked below it.
-    fn check_ranked(&self, function: &Expr, call: &Call) -> Result<()> {
+    fn check_ranked(&self, function: &Expr, call: &AggregateOrWindow) -> Result<()> {
         let over = match call {
-            Call::Window(call) if !is_whole(&call.params) => {
+            AggregateOrWindow::Window(call) if !is_whole(&call.params) => {
                 "a frame that is not the whole partition. Take it in the subquery of a gradient by row, grad((SELECT ...), x), or join \
                  each row with those of its frame, and GROUP BY"
             }
-            Call::Aggregate(_) if self.keys.iter().any(|key| matches!(key, Expr::GroupingSet(_))) => {
+            AggregateOrWindow::Aggregate(_) if self.keys.iter().any(|key| matches!(key, Expr::GroupingSet(_))) => {
                 "grouping sets. Write these as a UNION ALL of groups"
             }
-            Call::Aggregate(_) if self.keys.iter().any(is_volatile) => "groups by a random key. Draw the key in a CTE",
+            AggregateOrWindow::Aggregate(_) if self.keys.iter().any(is_volatile) => {
+                "groups by a random key. Draw the key in a CTE"
+            }
             _ => return Ok(()),
         };
         let (function, variable) = (abbreviate(function), self.variable);
@@ -201,7 +203,7 @@ impl Over<'_> {
         Ok(present.into_iter().reduce(Expr::and))
     }
 
-    fn rows(&mut self, call: Call, complete: Option<Expr>) -> CalledRows<'_> {
+    fn rows(&mut self, call: AggregateOrWindow, complete: Option<Expr>) -> CalledRows<'_> {
         let Self { carried: schema, keys, ranks, computed, names, .. } = self;
         CalledRows { call, complete, schema, keys, ranks, computed, names }
     }
@@ -223,7 +225,7 @@ impl Over<'_> {
 /// Returns whether an aggregate or window function varies, by which of its arguments vary. A function without a known
 /// derivative counts as varying.
 pub fn varies(function: &Expr, mut argument_varies: impl FnMut(&Expr) -> Result<bool>) -> Result<bool> {
-    let call = Call::of(function)?;
+    let call = AggregateOrWindow::of(function)?;
     let mut inputs = vec![];
     for argument in call.args() {
         let tangent = argument_varies(argument)?.then(|| argument.clone());
@@ -256,14 +258,14 @@ pub fn stays(argument: &Expr, function: &WindowFunctionDefinition) -> bool {
     argument.column_refs().is_empty() && (takes_constants || is_constant)
 }
 
-/// A call that is differentiated.
+/// The call of an aggregate or window function that is differentiated.
 #[derive(Debug, Clone)]
-enum Call {
+enum AggregateOrWindow {
     Aggregate(AggregateFunction),
     Window(Box<WindowFunction>),
 }
 
-impl Call {
+impl AggregateOrWindow {
     fn of(expr: &Expr) -> Result<Self> {
         match expr.clone().unalias_nested().data {
             Expr::AggregateFunction(call) => Ok(Self::Aggregate(call)),
@@ -355,7 +357,7 @@ impl Call {
 /// The rows of a call, over which its formula calls others.
 #[derive(Debug)]
 pub struct CalledRows<'r> {
-    call: Call,
+    call: AggregateOrWindow,
     /// The condition that none of the inputs of a row is NULL.
     complete: Option<Expr>,
     schema: &'r DFSchema,
@@ -397,7 +399,7 @@ impl CalledRows<'_> {
         // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
         let comparable = |expr: &Expr| one_zero(expr.clone(), &expr.get_type(self.schema)?);
         let both = pair(comparable(value)?, comparable(tangent)?);
-        if let Call::Aggregate(call) = &self.call {
+        if let AggregateOrWindow::Aggregate(call) = &self.call {
             // In groups, DataFusion 54's first_value takes rows whose condition is NULL.
             let certain = call.params.filter.as_deref().map(|condition| condition.clone().is_not_null());
             let present = present.into_iter().chain(certain).reduce(Expr::and);
@@ -421,8 +423,8 @@ impl CalledRows<'_> {
         let field = Arc::new(Field::new("quantile", DataType::Float64, true));
         let of_those = |expr: &Expr| of_rows(self.call.filter(), one_zero(expr.clone(), &DataType::Float64)?);
         let keys = match &self.call {
-            Call::Aggregate(_) => keys_of_partitions(self.keys, self.schema)?,
-            Call::Window(call) => call.params.partition_by.clone(),
+            AggregateOrWindow::Aggregate(_) => keys_of_partitions(self.keys, self.schema)?,
+            AggregateOrWindow::Window(call) => call.params.partition_by.clone(),
         };
         let ranks = ranks(&keys, &of_those(value)?, Some(of_those(&tangent)?));
         let ranks = ranks.map(|rank| Expr::Column(self.names.column(rank, self.ranks, |names| names.part("rank"))));

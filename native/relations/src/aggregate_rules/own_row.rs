@@ -26,7 +26,7 @@ use super::formulas::{Input, TangentFormula, aggregate};
 use super::frame_sums::FrameSum;
 use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
 use super::quantiles::{Percentile, is_quantile, ranks, share};
-use super::{Call, Guarded, Over, VaryingFunction};
+use super::{AggregateOrWindow, Guarded, Over, VaryingFunction};
 use crate::tangents::tangent::Inactive;
 use crate::vocabulary::expressions::{failing, one_zero};
 
@@ -83,7 +83,9 @@ pub struct OwnRow<'a> {
 impl OwnRow<'_> {
     /// Returns the derivative of a function, which has this value; nothing if it is zero.
     pub fn tangent(&mut self, function: &Expr, value: &Expr) -> Result<Option<Guarded>> {
-        let Some(VaryingFunction { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
+        let Some(VaryingFunction { call: AggregateOrWindow::Window(call), inputs, formula }) =
+            self.over.varying(function)?
+        else {
             return Ok(None);
         };
         if is_choice(call.fun.name()) {
@@ -105,7 +107,9 @@ impl OwnRow<'_> {
     /// Returns the tangent of a function, which has this value, along one that is the same in all rows of a partition; nothing if it
     /// is zero.
     pub fn tangent_along(&mut self, function: &Expr, value: &Expr) -> Result<Option<Guarded>> {
-        let Some(VaryingFunction { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
+        let Some(VaryingFunction { call: AggregateOrWindow::Window(call), inputs, formula }) =
+            self.over.varying(function)?
+        else {
             return Ok(None);
         };
         match inputs.as_slice() {
@@ -143,9 +147,9 @@ impl OwnRow<'_> {
         let Some(Guarded { tangent, inactive }) = self.over.guarded(function)? else { return Ok(None) };
         let cell = self.cell()?;
         let variable = self.over.variable;
-        let Call::Window(call) = Call::of(function)? else { return Ok(None) };
+        let AggregateOrWindow::Window(call) = AggregateOrWindow::of(function)? else { return Ok(None) };
         let call = if has_own_row(&call.params)? { *call } else { over_partition(&call) };
-        let mut rows = self.over.rows(Call::Window(Box::new(call)), None);
+        let mut rows = self.over.rows(AggregateOrWindow::Window(Box::new(call)), None);
         let (first, _) = rows.call("min", vec![cell.clone()])?;
         let (last, _) = rows.call("max", vec![cell.clone()])?;
         let says = format!(
@@ -182,7 +186,7 @@ impl OwnRow<'_> {
         };
         let name = call.fun.name().to_owned();
         let which = call.params.args.get(1).cloned();
-        let mut rows = self.over.rows(Call::Window(Box::new(call)), None);
+        let mut rows = self.over.rows(AggregateOrWindow::Window(Box::new(call)), None);
         let tangent = formula.evaluate(inputs, |call| rows.value(call))?;
         let (chosen, _) = rows.call(&name, [own].into_iter().chain(which).collect())?;
         // There is no such row where lag and lead have their default, which is of the row itself.
@@ -236,7 +240,7 @@ impl Sum<'_, '_> {
 
     /// Returns where none of the rows with the same cell varies by the branches that they take; none if that is known of no row.
     fn inactive(&mut self) -> Result<Option<Expr>> {
-        let call = Call::Window(Box::new(self.call.clone()));
+        let call = AggregateOrWindow::Window(Box::new(self.call.clone()));
         let Some(condition) = self.rows.over.inactive_rows(&call)? else { return Ok(None) };
         if !self.rows.repeats {
             return Ok(Some(condition));
@@ -250,7 +254,7 @@ impl Sum<'_, '_> {
 
     /// Returns a function over all rows of the frame.
     fn over_frame(&mut self, function: &str, arguments: Vec<Expr>) -> Result<(Expr, FieldRef)> {
-        let call = Call::Window(Box::new(self.call.clone()));
+        let call = AggregateOrWindow::Window(Box::new(self.call.clone()));
         self.rows.over.rows(call, self.complete.clone()).call(function, arguments)
     }
 
@@ -273,7 +277,7 @@ impl Sum<'_, '_> {
             return self.sum(product(difference(input, mean), tangent));
         }
         // The mean differs from row to row. The mean of the partition is close enough to avoid cancellation.
-        let partition = Call::Window(Box::new(over_partition(&self.call)));
+        let partition = AggregateOrWindow::Window(Box::new(over_partition(&self.call)));
         let mut rows = self.rows.over.rows(partition, self.complete.clone());
         let (center, _) = rows.call("avg", vec![input.clone()])?;
         let around_center = self.sum(product(difference(input, center.clone()), tangent.clone()))?;
