@@ -11,7 +11,7 @@ use super::tangent_cache::Inputs;
 
 /// A call whose variables are columns of the inputs, or of an outer query.
 #[derive(Debug)]
-pub struct Call<'c> {
+pub struct ResolvedCall<'c> {
     /// The parsed call.
     pub derivative: DirectionalDerivative<'c>,
     /// The variables, in the order of its terms.
@@ -20,7 +20,7 @@ pub struct Call<'c> {
     pub jvp: &'c Arc<ScalarUDF>,
 }
 
-impl<'c> Call<'c> {
+impl<'c> ResolvedCall<'c> {
     /// Parses a call and resolves its variables. Returns `None` if arguments are missing or an argument cannot be a
     /// variable, which `simplify` reports.
     pub fn of(call: &'c Expr, jvp: &'c Arc<ScalarUDF>, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {

@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::by_row::{ReadBy, null_with};
-use super::call::Call;
+use super::call::ResolvedCall;
 use super::context::Context;
 use super::derivative::{TangentsOf, Term};
 use super::diagnose::{check_branches, check_references, check_subqueries};
@@ -21,7 +21,7 @@ use crate::vocabulary::source::beside;
 /// Rewrites a call. Returns `None` if the call stays: `simplify` expands it by its node alone, or reports what is wrong
 /// with it.
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: &mut Context) -> Result<Option<Expr>> {
-    let Some(call) = Call::of(call, jvp, inputs, context)? else { return Ok(None) };
+    let Some(call) = ResolvedCall::of(call, jvp, inputs, context)? else { return Ok(None) };
     let entered = inputs.plans.clone();
     let mut varying = carry(&call, inputs, context)?;
     let by_row = sweep(&call, &mut varying, inputs, context)?;
@@ -59,7 +59,7 @@ struct VaryingColumns {
 }
 
 /// Propagates the tangents that a call needs to the inputs.
-fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<VaryingColumns> {
+fn carry(call: &ResolvedCall, inputs: &mut Inputs, context: &mut Context) -> Result<VaryingColumns> {
     let is_along = call.derivative.is_along_tangents();
     let perturb = if is_along { Perturb::AllRows } else { Perturb::OwnRow { by_value: false } };
     let mut varying = VaryingColumns::default();
@@ -91,7 +91,7 @@ fn carry(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Vary
 }
 
 /// Refuses a call that reads columns of the outer query which vary with its variable.
-fn check_outer(call: &Call, query: usize, request: TangentRequest, context: &mut Context) -> Result<()> {
+fn check_outer(call: &ResolvedCall, query: usize, request: TangentRequest, context: &mut Context) -> Result<()> {
     let mut outer = Inputs::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
     if outer.tangents(call.function(), request, context)?.is_empty() {
         return Ok(());
@@ -109,7 +109,7 @@ fn rows_mix(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// Returns the columns of inputs among the variables.
-fn of_inputs<'c>(call: &'c Call) -> impl Iterator<Item = (usize, usize, &'c Column, Option<&'c Expr>)> {
+fn of_inputs<'c>(call: &'c ResolvedCall) -> impl Iterator<Item = (usize, usize, &'c Column, Option<&'c Expr>)> {
     let terms = call.terms().enumerate();
     terms.filter_map(|(number, (Resolved { column, owner, .. }, term))| match owner {
         Owner::Input(input) => Some((number, *input, column, term.seed)),
@@ -119,7 +119,12 @@ fn of_inputs<'c>(call: &'c Call) -> impl Iterator<Item = (usize, usize, &'c Colu
 
 /// Adds the subqueries of the function that read the relation of a variable, with their derivatives by the row's own
 /// value. Returns whether there are any.
-fn sweep(call: &Call, varying: &mut VaryingColumns, inputs: &mut Inputs, context: &mut Context) -> Result<bool> {
+fn sweep(
+    call: &ResolvedCall,
+    varying: &mut VaryingColumns,
+    inputs: &mut Inputs,
+    context: &mut Context,
+) -> Result<bool> {
     let mut by_row = false;
     if call.derivative.is_along_tangents() {
         return Ok(by_row);
@@ -139,7 +144,7 @@ fn sweep(call: &Call, varying: &mut VaryingColumns, inputs: &mut Inputs, context
 
 /// Returns whether the queries in FROM that a function reads vary with the variables of a call. They are other
 /// references to the relation. If the function depends on a variable itself, the derivative is by that reference alone.
-fn reads_items(call: &Call, varying: &VaryingColumns) -> bool {
+fn reads_items(call: &ResolvedCall, varying: &VaryingColumns) -> bool {
     let varies = varying.tangents.iter().any(|tangents| !tangents.is_empty()) || !varying.moved.is_empty();
     !varies && call.terms().all(|(variable, _)| !call.function().column_refs().contains(&variable.column))
 }
@@ -154,7 +159,12 @@ struct Along {
 }
 
 /// Returns the subqueries of the function that read the relations of the variables.
-fn sweep_along(call: &Call, varying: &VaryingColumns, inputs: &mut Inputs, context: &mut Context) -> Result<Along> {
+fn sweep_along(
+    call: &ResolvedCall,
+    varying: &VaryingColumns,
+    inputs: &mut Inputs,
+    context: &mut Context,
+) -> Result<Along> {
     let mut along = Along::default();
     if !call.derivative.is_along_tangents() {
         return Ok(along);

@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::messages::error_text;
 use xql_autodiff::vocabulary::refusals::Refused;
 
 use super::references::References;
-use crate::calls::call::Call;
+use crate::calls::call::ResolvedCall;
 use crate::calls::context::Context;
 use crate::calls::resolve::Owner;
 use crate::calls::tangent_cache::{Inputs, find};
@@ -19,7 +19,7 @@ use crate::vocabulary::origin::{Origin, origin};
 /// another reference to the same column.
 ///
 /// `entered` is what the node read before this call asked for tangents: a call in it may have put its own there, which it reads.
-pub fn check_branches(call: &Call, inputs: &Inputs, entered: &[LogicalPlan], context: &Context) -> Result<()> {
+pub fn check_branches(call: &ResolvedCall, inputs: &Inputs, entered: &[LogicalPlan], context: &Context) -> Result<()> {
     let read = columns_read(call.derivative.call);
     let added = read.iter().any(|column| find(&inputs.before, column).is_none() && find(entered, column).is_some());
     let before = if added { entered } else { &inputs.before };

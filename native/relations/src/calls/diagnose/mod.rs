@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use xql_autodiff::vocabulary::refusals::Refused;
 
 use self::references::References;
-use super::call::Call;
+use super::call::ResolvedCall;
 use super::context::Context;
 use super::derivative::TangentsOf;
 use super::tangent_cache::Inputs;
@@ -32,7 +32,7 @@ pub use subqueries::check_subqueries;
 /// another reference to the same column. `by_row` tells whether the derivative is by rows of queries that the function
 /// reads. The variables with numbers in `swept` are not checked.
 pub fn check_references(
-    call: &Call,
+    call: &ResolvedCall,
     tangents: &[TangentsOf],
     (inputs, by_row): (&Inputs, bool),
     swept: &BTreeSet<usize>,

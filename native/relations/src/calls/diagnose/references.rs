@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::sources::{Derivatives, Position, Scope, Sources, Step, origins, parts_read};
-use crate::calls::call::Call;
+use crate::calls::call::ResolvedCall;
 use crate::calls::context::Context;
 use crate::calls::derivative::Term;
 use crate::calls::resolve::Owner;
@@ -25,7 +25,7 @@ struct Named<'p> {
 
 /// The references that a call makes to columns of its inputs.
 pub struct References<'p> {
-    call: &'p Call<'p>,
+    call: &'p ResolvedCall<'p>,
     here: Scope<'p>,
     named: Vec<Named<'p>>,
     /// The origins of the variables, at which the search ends.
@@ -38,7 +38,7 @@ pub struct References<'p> {
 
 impl<'p> References<'p> {
     /// Creates those of a call over these inputs.
-    pub fn of(call: &'p Call<'p>, plans: &'p [LogicalPlan], context: &'p Context) -> Result<Self> {
+    pub fn of(call: &'p ResolvedCall<'p>, plans: &'p [LogicalPlan], context: &'p Context) -> Result<Self> {
         let mut named = vec![];
         for variable in &call.variables {
             let scope = match variable.owner {

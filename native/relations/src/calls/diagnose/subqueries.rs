@@ -3,7 +3,7 @@
 use datafusion_common::{Result, plan_err};
 use xql_autodiff::vocabulary::messages::abbreviate;
 
-use crate::calls::call::Call;
+use crate::calls::call::ResolvedCall;
 use crate::calls::context::Context;
 use crate::calls::resolve::Owner;
 use crate::calls::tangent_cache::Inputs;
@@ -12,7 +12,7 @@ use crate::vocabulary::identity::{PlanPath, Relation};
 use crate::vocabulary::source::{origins_of, reads};
 
 /// Refuses a subquery that reads the relation of a variable and has not become a column, as in the condition of a join.
-pub fn check_subqueries(call: &Call, inputs: &Inputs, context: &Context) -> Result<()> {
+pub fn check_subqueries(call: &ResolvedCall, inputs: &Inputs, context: &Context) -> Result<()> {
     for variable in &call.variables {
         let input = match variable.owner {
             Owner::Input(input) => &inputs.before[input],
