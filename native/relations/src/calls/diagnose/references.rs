@@ -6,7 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use xql_autodiff::vocabulary::messages::abbreviate;
 
-use super::sources::{Derivatives, Position, Scope, Sources, Step, origins, parts_read};
+use super::sources::{Derivatives, PathStep, Position, Scope, Sources, origins, parts_read};
 use crate::calls::call::ResolvedCall;
 use crate::calls::context::Context;
 use crate::calls::derivative::Term;
@@ -147,7 +147,7 @@ impl<'p> References<'p> {
             through: Some(self.derivatives),
             added,
             relations: HashSet::new(),
-            iterated: queries.map(|(number, query)| (query.clone(), vec![Step::RecursiveQuery(number)])).collect(),
+            iterated: queries.map(|(number, query)| (query.clone(), vec![PathStep::RecursiveQuery(number)])).collect(),
         };
         let (part, scope) = match part {
             // An outer column can be another reference only if the variable is of that query.

@@ -36,21 +36,21 @@ impl Derivatives<'_> {
 /// be the same, but the paths to them differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    path: Vec<Step>,
+    path: Vec<PathStep>,
     /// The number of the column in the node.
     pub index: usize,
 }
 
 impl Position {
     /// Returns the column of this number, one step from the end of a path.
-    fn below(path: &[Step], step: Step, index: usize) -> Self {
+    fn below(path: &[PathStep], step: PathStep, index: usize) -> Self {
         Self { path: path.iter().copied().chain([step]).collect(), index }
     }
 }
 
 /// One step of the path to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum PathStep {
     /// To the input of this number.
     Input(usize),
     /// To the subquery of this number among those of an expression, which are beside the inputs.
@@ -69,7 +69,7 @@ pub struct Scope<'p> {
     /// The inputs.
     pub inputs: Vec<&'p LogicalPlan>,
     /// The path to their node.
-    pub path: Vec<Step>,
+    pub path: Vec<PathStep>,
 }
 
 impl<'p> Scope<'p> {
@@ -80,7 +80,7 @@ impl<'p> Scope<'p> {
 
     /// Returns the inputs of the outer query of this number.
     pub fn outer(inputs: &'p [Arc<LogicalPlan>], number: usize) -> Self {
-        Self { inputs: inputs.iter().map(Arc::as_ref).collect(), path: vec![Step::OuterQuery(number)] }
+        Self { inputs: inputs.iter().map(Arc::as_ref).collect(), path: vec![PathStep::OuterQuery(number)] }
     }
 }
 
@@ -123,7 +123,7 @@ pub fn origins(column: &Column, scope: &Scope) -> Result<BTreeMap<Position, Logi
     };
     for (number, input) in scope.inputs.iter().enumerate() {
         if let Some(index) = input.schema().maybe_index_of_column(column) {
-            sources.column(input, Position::below(&scope.path, Step::Input(number), index))?;
+            sources.column(input, Position::below(&scope.path, PathStep::Input(number), index))?;
         }
     }
     Ok(sources.found)
@@ -140,7 +140,7 @@ pub struct Sources<'e> {
     /// With this, the search continues to the columns from which a column is computed.
     pub through: Option<Derivatives<'e>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last, and the paths to them.
-    pub iterated: Vec<(LogicalPlan, Vec<Step>)>,
+    pub iterated: Vec<(LogicalPlan, Vec<PathStep>)>,
     /// The names of columns that have been added, if what these are computed from is left out.
     pub added: Option<&'e Names>,
     /// The columns of shared relations that have been looked into.
@@ -149,19 +149,19 @@ pub struct Sources<'e> {
 
 impl Sources<'_> {
     /// Adds the sources of an expression over the inputs of the node at `path`.
-    pub fn expression(&mut self, expression: &Expr, inputs: &[&LogicalPlan], path: &[Step]) -> Result<()> {
+    pub fn expression(&mut self, expression: &Expr, inputs: &[&LogicalPlan], path: &[PathStep]) -> Result<()> {
         let Some(derivatives) = self.through else { return Ok(()) };
         for part in parts_read(expression, derivatives)? {
             match part {
                 Expr::ScalarSubquery(subquery) => {
-                    let step = Step::Subquery(self.found.len());
+                    let step = PathStep::Subquery(self.found.len());
                     self.column(&subquery.subquery, Position::below(path, step, 0))?;
                 }
                 Expr::Column(column) if self.added.is_some_and(|names| names.has_given(&column.name)) => {}
                 Expr::Column(column) => {
                     for (number, input) in inputs.iter().enumerate() {
                         if let Some(index) = input.schema().maybe_index_of_column(&column) {
-                            self.column(input, Position::below(path, Step::Input(number), index))?;
+                            self.column(input, Position::below(path, PathStep::Input(number), index))?;
                         }
                     }
                 }
@@ -178,7 +178,7 @@ impl Sources<'_> {
             return Ok(());
         }
         let inputs = plan.inputs();
-        let below = |number: usize, index| Position::below(&path, Step::Input(number), index);
+        let below = |number: usize, index| Position::below(&path, PathStep::Input(number), index);
         if let Origin::Below(columns) = origin(plan, index)? {
             for (number, column) in columns {
                 if let Some(input) = inputs.get(number) {
@@ -205,7 +205,7 @@ impl Sources<'_> {
         Position { path, index }: Position,
         inputs: &[&LogicalPlan],
     ) -> Result<()> {
-        let below = |number: usize, index| Position::below(&path, Step::Input(number), index);
+        let below = |number: usize, index| Position::below(&path, PathStep::Input(number), index);
         match plan {
             LogicalPlan::RecursiveQuery(query) => {
                 self.column(&query.static_term, below(0, index))?;
@@ -231,7 +231,7 @@ impl Sources<'_> {
                 let relation = SharedRelation::column_scanned_by(plan, index).filter(|_| self.added.is_none());
                 return match relation {
                     Some((relation, Some(column))) if self.relations.insert((Arc::as_ptr(&relation), column)) => {
-                        self.column(relation.plan(), Position::below(&path, Step::Relation, column))
+                        self.column(relation.plan(), Position::below(&path, PathStep::Relation, column))
                     }
                     _ => Ok(()),
                 };
