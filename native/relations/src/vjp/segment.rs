@@ -32,7 +32,7 @@ pub struct Segment {
     /// The columns that vary with the variable.
     pub varying: BTreeSet<String>,
     /// The expressions that compute the varying columns other than those of leaves, in topological order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<LinearStep>,
     /// The residuals that it reads.
     pub leaves: Vec<Leaf>,
     /// Whether it has exactly one row.
@@ -41,7 +41,7 @@ pub struct Segment {
 
 /// A column that varies, and the expression that computes it.
 #[derive(Clone)]
-pub struct Step {
+pub struct LinearStep {
     /// The name of the column.
     pub output: String,
     /// The expression, over columns of the segment.
@@ -112,7 +112,7 @@ impl Segment {
                 self.varying.insert(output.clone());
                 // Only the tangent of a pair is read, so the pair's cotangent is that of the tangent.
                 let expr = tangent_of_pair(&expr).cloned().unwrap_or(expr);
-                self.steps.push(Step { output, expr });
+                self.steps.push(LinearStep { output, expr });
             }
         }
         self.plan = with_columns(std::mem::take(&mut self.plan), added)?;
@@ -129,7 +129,7 @@ impl Segment {
             let output = names.part("tangent");
             self.plan = with_columns(std::mem::take(&mut self.plan), vec![part.alias(output.clone())])?;
             self.varying.insert(output.clone());
-            self.steps.push(Step { output: output.clone(), expr: Expr::Column(pair) });
+            self.steps.push(LinearStep { output: output.clone(), expr: Expr::Column(pair) });
             Ok(Transformed::new(Expr::Column(Column::new_unqualified(output)), true, TreeNodeRecursion::Jump))
         })?;
         Ok(read.data)
@@ -171,7 +171,7 @@ impl Segment {
             added.push(Expr::Column(column.clone()).alias(output.clone()));
             if self.varying.contains(&column.name) {
                 self.varying.insert(output.clone());
-                self.steps.push(Step { output: output.clone(), expr: Expr::Column(column) });
+                self.steps.push(LinearStep { output: output.clone(), expr: Expr::Column(column) });
             }
             apart.push(Column::new_unqualified(output));
         }

@@ -35,7 +35,7 @@ use super::contraction::{PulledJoin, materialize_groups};
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, product_at_zero};
 use super::linear::Linear;
 use super::residuals::{Iterations, PulledBack, ResidualKind, Residuals, Stored};
-use super::segment::{Leaf, Segment, Step};
+use super::segment::{Leaf, LinearStep, Segment};
 use crate::shared_relation::SharedRelation;
 use crate::tangents::linearize::LinearizedExpr;
 use crate::tangents::tangent::{Tangent, Tangents};
@@ -226,7 +226,7 @@ impl<'a> Sweep<'a> {
     /// ```
     fn product_of(
         &self,
-        step: &Step,
+        step: &LinearStep,
         (input, cotangent): (&Column, &Expr),
         tangent: &dyn Fn(&Column, &Expr) -> Expr,
         schema: &DFSchema,
