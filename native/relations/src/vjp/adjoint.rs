@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cotangents::RowCotangents;
-use super::residuals::{Iterations, Stored};
+use super::residuals::{LinearizedIterations, Stored};
 use super::segment::{ResidualId, Segment, renamed};
 use crate::physical::{BEFORE, FIRST};
 use crate::shared_relation::{self, Given, SharedRelation};
@@ -34,7 +34,7 @@ pub type Transpose<'t> = &'t mut dyn FnMut(RowCotangents, &mut Names) -> Result<
 ///     Projection: 2 AS ∂to, ∂row, ...        to what all iterations read
 /// ```
 pub fn contributions(
-    iterations: &Iterations,
+    iterations: &LinearizedIterations,
     residual: &Stored,
     total: RowCotangents,
     names: &mut Names,

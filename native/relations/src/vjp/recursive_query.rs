@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::linearize::SegmentBuilder;
 use super::nodes::Node;
-use super::residuals::{Iterations, ResidualKind, Residuals, Stored};
+use super::residuals::{LinearizedIterations, ResidualKind, Residuals, Stored};
 use super::segment::{ResidualId, Segment};
 use crate::shared_relation::{self, Given, SharedRelation, each_rewritten, read_from};
 use crate::vocabulary::names::{Names, columns};
@@ -52,7 +52,7 @@ pub fn recursive_query(builder: &mut SegmentBuilder, node: Node, query: &Recursi
     let stored = Stored { relation, single: false, varying: varying.into_iter().collect() };
     let first_varying = builder.residuals.all()[start].stored.varying.clone();
     let columns = Arc::clone(query.static_term.schema().inner());
-    let iterations = Iterations { query: query.name.clone(), columns, start, first_varying, body, rows };
+    let iterations = LinearizedIterations { query: query.name.clone(), columns, start, first_varying, body, rows };
     let residual = builder.residuals.add(stored, ResidualKind::Iterations(Box::new(iterations)));
     builder.read_anew(node, residual, width)
 }

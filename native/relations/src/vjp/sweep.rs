@@ -34,7 +34,7 @@ use super::adjoint::contributions;
 use super::contraction::{PulledJoin, materialize_groups};
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, product_at_zero};
 use super::linear::Linear;
-use super::residuals::{Iterations, PulledBack, ResidualKind, Residuals, Stored};
+use super::residuals::{LinearizedIterations, PulledBack, ResidualKind, Residuals, Stored};
 use super::segment::{Leaf, LinearStep, Segment};
 use crate::shared_relation::SharedRelation;
 use crate::tangents::linearize::LinearizedExpr;
@@ -142,7 +142,7 @@ impl<'a> Sweep<'a> {
 
     /// Propagates the cotangents of the rows of all iterations of a recursive query to what the iterations read.
     #[recursive::recursive]
-    fn iterations(&mut self, iterations: &Iterations, residual: &Stored, total: RowCotangents) -> Result<()> {
+    fn iterations(&mut self, iterations: &LinearizedIterations, residual: &Stored, total: RowCotangents) -> Result<()> {
         if total.of.is_some() {
             return plan_err!(
                 "a correlated subquery reads the recursive query {}, which varies, and its derivative through the iterations is not \

@@ -48,11 +48,11 @@ pub enum ResidualKind {
     /// They are groups of the rows of a segment.
     Groups(Groups),
     /// They are those of all iterations of a recursive query.
-    Iterations(Box<Iterations>),
+    Iterations(Box<LinearizedIterations>),
 }
 
 /// The iterations of a recursive query.
-pub struct Iterations {
+pub struct LinearizedIterations {
     /// The name of the query.
     pub query: String,
     /// Its columns, under the names that it gives them.
