@@ -10,7 +10,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 use super::direction::{Direction, Variable};
 use super::propagate::{ColumnRequest, NodeRequest, Perturb, Propagation, WithTangents};
 use super::shared_tangents::VariableOrigin;
-use crate::shared_relation::Iterations;
+use crate::shared_relation::IterationsNode;
 use crate::tangents::tangent::{Linearized, Tangents};
 use crate::vocabulary::names::columns;
 
@@ -27,7 +27,7 @@ use crate::vocabulary::names::columns;
 pub fn iterations(propagation: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
     let active: Vec<_> = (0..requests.len()).filter(|number| requests[*number].is_active()).collect();
     let [direction] = active[..] else { return propagation.propagate_one_by_one(plan, requests) };
-    let Some(iterations) = Iterations::of(&plan) else { return internal_err!("a node of iterations is none") };
+    let Some(iterations) = IterationsNode::of(&plan) else { return internal_err!("a node of iterations is none") };
     let Some(cell) = propagation.directions[direction].cell.clone() else {
         return plan_err!(
             "{} is a recursive query that a gradient by row passes through, and derivatives by {} cannot pass through that gradient",
@@ -55,7 +55,7 @@ fn everywhere(columns: impl IntoIterator<Item = usize>) -> ColumnRequest {
 fn tape(
     propagation: &mut Propagation,
     (direction, cell): (usize, VariableOrigin),
-    iterations: &Iterations,
+    iterations: &IterationsNode,
     [start, step]: [&LogicalPlan; 2],
 ) -> Result<(LogicalPlan, Tangents)> {
     let fields = iterations.given().schema().fields();
@@ -136,7 +136,7 @@ fn tangent(
 fn adjoint(
     propagation: &mut Propagation,
     (direction, cell): (usize, VariableOrigin),
-    iterations: &Iterations,
+    iterations: &IterationsNode,
     [tape, outside, step]: [&LogicalPlan; 3],
 ) -> Result<(LogicalPlan, Tangents)> {
     let fields = tape.schema().fields();

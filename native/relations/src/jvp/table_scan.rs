@@ -11,7 +11,7 @@ use super::propagate::{ColumnRequest, NodeRequest, Perturb, Propagation, Recursi
 use super::recursive_query::refused_for_gradients_in;
 use super::shared_tangents::{VariableOrigin, rescan};
 use crate::physical::Id;
-use crate::shared_relation::{Given, Iterations, SharedRelation};
+use crate::shared_relation::{Given, IterationsNode, SharedRelation};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::version::table_scan as table_scan_of;
 use crate::vocabulary::names::{Names, columns};
@@ -175,7 +175,7 @@ fn add_tangents(
     let varying = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
     let request = ColumnRequest { variable: Variable::Everywhere, perturb: Perturb::AllRows, columns: varying };
     let (propagated, of_plan) = propagation.propagate_in(direction, plan.clone(), request)?;
-    if Iterations::of(&propagated).is_some() {
+    if IterationsNode::of(&propagated).is_some() {
         // The tangents are its last columns already.
         let with_tangents = latest.with_plan(propagated);
         propagation.shared.add(latest, cell.clone(), with_tangents, of_plan);

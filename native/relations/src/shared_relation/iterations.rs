@@ -26,7 +26,7 @@ use crate::vocabulary::observed::{observer, shown};
 
 /// The iterations of a recursive query, as the plan of a shared relation.
 #[derive(Debug, Clone)]
-pub struct Iterations {
+pub struct IterationsNode {
     /// The name of the recursive query.
     name: String,
     kind: IterationMode,
@@ -49,7 +49,7 @@ enum IterationMode {
     Adjoint,
 }
 
-impl Iterations {
+impl IterationsNode {
     /// Creates the rows of all iterations. `start` computes the first rows, and `step` the rows after the input rows.
     /// Both have one more column, which numbers them. An observer gets them under the name of `query`.
     pub fn tape(
@@ -220,28 +220,28 @@ fn session_of_iterations(state: &dyn Session, in_order: bool) -> Result<SessionS
     Ok(builder.with_config(config).build())
 }
 
-impl PartialEq for Iterations {
+impl PartialEq for IterationsNode {
     fn eq(&self, other: &Self) -> bool {
         self.given.id() == other.given.id() && self.key() == other.key()
     }
 }
 
-impl Eq for Iterations {}
+impl Eq for IterationsNode {}
 
-impl PartialOrd for Iterations {
+impl PartialOrd for IterationsNode {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let order = self.given.id().cmp(&other.given.id());
         Some(order).filter(|order| order.is_ne() || self == other)
     }
 }
 
-impl Hash for Iterations {
+impl Hash for IterationsNode {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.key().hash(state);
     }
 }
 
-impl UserDefinedLogicalNodeCore for Iterations {
+impl UserDefinedLogicalNodeCore for IterationsNode {
     fn name(&self) -> &str {
         match self.kind {
             IterationMode::Tape => "Iterations",

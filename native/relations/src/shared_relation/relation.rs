@@ -29,7 +29,7 @@ use xql_contraction::contract_sums;
 use xql_guard::on_stack_of;
 
 use super::draws::SharedDraws;
-use super::iterations::{Iterations, keeps};
+use super::iterations::{IterationsNode, keeps};
 use super::outer_session::OuterSession;
 use crate::options::contractions;
 use crate::physical::{
@@ -284,7 +284,7 @@ impl SharedRelation {
     /// Returns the columns that are computed. Iterations and the number of a row are, whether they are read or not.
     pub fn columns_computed(&self) -> Vec<usize> {
         let all = 0..self.schema.fields().len();
-        match locked(&self.columns_read).as_ref().filter(|_| Iterations::of(&self.plan).is_none()) {
+        match locked(&self.columns_read).as_ref().filter(|_| IterationsNode::of(&self.plan).is_none()) {
             Some(read) => {
                 let number = self.is_numbered().then(|| all.end - 1);
                 let checked = match self.kind {
@@ -381,7 +381,7 @@ impl SharedRelation {
         let columns = self.columns_computed();
         // The passes of the rule are behind it. The session sees no call in it, and leaves it as it is.
         let plan = project(self.with_values(handed_on)?, &columns)?;
-        let plan = match Iterations::of(&plan) {
+        let plan = match IterationsNode::of(&plan) {
             Some(iterations) => of_iterations(iterations, state).await?,
             None => alone(&plan, state).await?,
         };
@@ -432,7 +432,7 @@ impl SharedRelation {
 
 /// Returns the physical plan of iterations, or of their adjoint.
 fn of_iterations<'a>(
-    iterations: &'a Iterations,
+    iterations: &'a IterationsNode,
     state: &'a dyn Session,
 ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
     async move {
@@ -458,7 +458,7 @@ fn of_iterations<'a>(
 }
 
 /// Refuses iterations that are not repeatable if only some are kept and the others have to be computed again.
-fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Result<()> {
+fn check_is_the_same_again(iterations: &IterationsNode, state: &dyn Session) -> Result<()> {
     let keeps = keeps(iterations.query(), state.config_options());
     let (Some(step), Keeps::Checkpoints(checkpoints)) = (iterations.step(), keeps) else {
         return Ok(());
@@ -579,7 +579,7 @@ impl TableProvider for Reader {
     /// Accepts filters inexactly: the rows of iterations that they exclude need not be kept, and the filters stay in
     /// the plan.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let has_iterations = Iterations::of(&self.relation.plan).is_some();
+        let has_iterations = IterationsNode::of(&self.relation.plan).is_some();
         let is_taken = |filter: &Expr| has_iterations && !is_volatile(filter) && !has_subquery(filter);
         let answer = |filter: &&Expr| match is_taken(filter) {
             true => TableProviderFilterPushDown::Inexact,

@@ -60,7 +60,7 @@ pub fn contributions(
     let step = step(&contributed, &schema)?;
     let inputs = [residual.relation.scan()?, outside(total)?, step];
     let of = (iterations.query.as_str(), Arc::clone(&iterations.columns), residual.varying.clone());
-    let adjoint = shared_relation::Iterations::adjoint(of, incoming.given, inputs, Arc::new(schema));
+    let adjoint = shared_relation::IterationsNode::adjoint(of, incoming.given, inputs, Arc::new(schema));
     let adjoint = Arc::new(SharedRelation::new(names.part("adjoint"), adjoint));
     let mut found = vec![];
     // The first rows may be computed from fewer columns that vary.

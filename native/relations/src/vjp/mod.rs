@@ -44,7 +44,7 @@ use datafusion_common::{Result, plan_err};
 use datafusion_expr::LogicalPlan;
 use datafusion_expr::logical_plan::Subquery;
 
-use crate::shared_relation::Iterations;
+use crate::shared_relation::IterationsNode;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{non_query_nodes, shown};
 pub use contraction::{isolate_contraction, multiplied};
@@ -113,7 +113,7 @@ fn rule(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<
             None => refused(plan),
         },
         LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(builder, node, query),
-        LogicalPlan::Extension(_) if let Some(iterations) = Iterations::of(plan) => plan_err!(
+        LogicalPlan::Extension(_) if let Some(iterations) = IterationsNode::of(plan) => plan_err!(
             "{} is a recursive query whose derivative by row is differentiated by row, which xql-ffi does not do. \
              Write its iterations as CTEs, one after the other",
             iterations.query()

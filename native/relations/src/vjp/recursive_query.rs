@@ -46,7 +46,7 @@ pub fn recursive_query(builder: &mut SegmentBuilder, node: Node, query: &Recursi
     let start_rows = numbered(&builder.residuals.all()[start].stored, width)?;
     let next_rows = numbered(&body.all()[rows].stored, width)?;
     let schema = Arc::new(DFSchema::try_from(fields(query, builder.names))?);
-    let plan = shared_relation::Iterations::tape(query, work, [start_rows, next_rows], schema);
+    let plan = shared_relation::IterationsNode::tape(query, work, [start_rows, next_rows], schema);
     let row = builder.names.part("row");
     let relation = Arc::new(SharedRelation::numbered(builder.names.part(&query.name), plan, &row));
     let stored = Stored { relation, single: false, varying: varying.into_iter().collect() };

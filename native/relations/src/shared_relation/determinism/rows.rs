@@ -7,7 +7,7 @@ use datafusion_functions_window::expr_fn::row_number;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::order::{in_one_order, total_order};
-use crate::shared_relation::iterations::Iterations;
+use crate::shared_relation::iterations::IterationsNode;
 use crate::vocabulary::nullable_wrapper::marked;
 
 /// Rewrites a relation so that each reader can compute it and gets the same rows. With `number`, adds their numbers in
@@ -33,7 +33,7 @@ pub fn repeatable(plan: LogicalPlan, number: Option<&str>) -> Result<LogicalPlan
 fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {
-        if let Some(iterations) = Iterations::of(node) {
+        if let Some(iterations) = IterationsNode::of(node) {
             return plan_err!(
                 "a gradient by row passes through the recursive query {}, whose iterations are kept while the statement runs, in the session \
                  that has the functions registered. Run it there, without xql.share_relations = false; or as text for DuckDB, the only \
