@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::iteration_context::Frame;
+use super::iteration_context::IterationFrame;
 use super::iterations::State;
 
 /// The first iteration, and the last one with that before it.
@@ -12,7 +12,7 @@ pub struct Ends {
     before: Option<State>,
     last: Option<State>,
     /// The frame in which the last one was computed. `None` if it is the first.
-    frame: Option<Arc<Frame>>,
+    frame: Option<Arc<IterationFrame>>,
 }
 
 /// The last step of a recursive query.
@@ -25,12 +25,12 @@ pub struct LastStep<'e> {
     /// The last rows.
     pub last: &'e State,
     /// The frame in which these were computed.
-    pub frame: &'e Arc<Frame>,
+    pub frame: &'e Arc<IterationFrame>,
 }
 
 impl Ends {
     /// Adds the next iteration.
-    pub fn push(&mut self, rows: State, frame: Option<Arc<Frame>>) {
+    pub fn push(&mut self, rows: State, frame: Option<Arc<IterationFrame>>) {
         self.first.get_or_insert_with(|| rows.clone());
         self.before = self.last.replace(rows);
         self.frame = frame;

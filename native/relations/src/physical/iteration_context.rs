@@ -15,7 +15,7 @@ use super::shared_scan::{Shared, SharedScanExec};
 ///
 /// The plan of an iteration is created once and bound to the frame of each iteration. A relation that depends on the
 /// input rows is computed for each frame. All other relations belong to the plan, and all iterations share them.
-pub struct Frame {
+pub struct IterationFrame {
     given: HashMap<Id, Arc<[RecordBatch]>>,
     computed: Mutex<HashMap<Id, Arc<Shared>>>,
     /// The outer frame, which the plan reads as well. It is weak because the outer frame may hold this one.
@@ -24,15 +24,15 @@ pub struct Frame {
 }
 
 /// The frame to which a node is bound, as a state for nodes that create frames of their own.
-pub struct Around(pub Weak<Frame>);
+pub struct Around(pub Weak<IterationFrame>);
 
-impl fmt::Debug for Frame {
+impl fmt::Debug for IterationFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frame").field("given", &self.given.keys()).finish_non_exhaustive()
+        f.debug_struct("IterationFrame").field("given", &self.given.keys()).finish_non_exhaustive()
     }
 }
 
-impl Frame {
+impl IterationFrame {
     /// Creates a frame with input rows under an identifier, inside of an outer frame.
     pub fn new(id: Id, rows: impl Into<Arc<[RecordBatch]>>, around: Option<Weak<Self>>) -> Arc<Self> {
         let given = HashMap::from_iter([(id, rows.into())]);
@@ -63,7 +63,7 @@ impl Frame {
     }
 }
 
-impl BindInputs for Frame {
+impl BindInputs for IterationFrame {
     fn bound(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let bound = plan.transform_up(|node| {
             if let Some(reader) = node.downcast_ref::<BatchScanExec>() {
@@ -123,7 +123,7 @@ mod tests {
     async fn every_frame_has_a_relation_of_its_own() -> Result<()> {
         let id = Id::next();
         let plan = shared(shared(given(id)?)?)?;
-        let frames = [Frame::new(id, rows(vec![1, 2])?, None), Frame::new(id, rows(vec![3])?, None)];
+        let frames = [IterationFrame::new(id, rows(vec![1, 2])?, None), IterationFrame::new(id, rows(vec![3])?, None)];
         for (frame, expected) in frames.iter().zip([vec![1, 2], vec![3]]) {
             let [first, second] = [frame.bound(Arc::clone(&plan))?, frame.bound(Arc::clone(&plan))?];
             let [a, b] = [relation(&first), relation(&second)];
@@ -140,8 +140,8 @@ mod tests {
     #[tokio::test]
     async fn a_frame_inside_of_another_takes_from_it_what_it_does_not_compute_itself() -> Result<()> {
         let ids = [Id::next(), Id::next()];
-        let around = Frame::new(ids[0], rows(vec![1])?, None);
-        let inside = Frame::new(ids[1], rows(vec![2])?, Some(Arc::downgrade(&around)));
+        let around = IterationFrame::new(ids[0], rows(vec![1])?, None);
+        let inside = IterationFrame::new(ids[1], rows(vec![2])?, Some(Arc::downgrade(&around)));
         let [of_around, of_inside] = [shared(given(ids[0])?)?, shared(given(ids[1])?)?];
         let bound = inside.bound(Arc::clone(&of_around))?;
         let known = relation(&around.bound(Arc::clone(&of_around))?);
@@ -156,7 +156,7 @@ mod tests {
         let id = Id::next();
         let error = values(given(id)?).await.expect_err("no rows are given").to_string();
         assert_contains!(error, "rows has been given no rows");
-        let frame = Frame::new(id, rows(vec![1])?, None);
+        let frame = IterationFrame::new(id, rows(vec![1])?, None);
         let bound = frame.bound(shared(given(id)?)?)?;
         drop(frame);
         let error = values(bound).await.expect_err("the frame is gone").to_string();

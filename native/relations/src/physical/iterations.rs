@@ -15,7 +15,7 @@ use xql_contraction::memory_size;
 
 use super::batch::batch_of;
 use super::batch_scan::{BindInputs, Id};
-use super::iteration_context::Frame;
+use super::iteration_context::IterationFrame;
 
 /// The parameters for computing an iteration from the rows before.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Steps {
     /// The plan of the rows after those, with one more column that numbers them.
     pub step: Arc<dyn ExecutionPlan>,
     /// The outer frame, which all iterations read.
-    pub around: Option<Weak<Frame>>,
+    pub around: Option<Weak<IterationFrame>>,
     /// The columns of the query.
     pub schema: SchemaRef,
 }
@@ -78,8 +78,8 @@ impl Steps {
     }
 
     /// Computes the rows after these, and returns them with their frame.
-    pub async fn after(&self, before: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
-        let frame = Frame::new(self.work, Arc::clone(&before.batches), self.around.clone());
+    pub async fn after(&self, before: &State, context: &Arc<TaskContext>) -> Result<(Arc<IterationFrame>, State)> {
+        let frame = IterationFrame::new(self.work, Arc::clone(&before.batches), self.around.clone());
         let rows = self.rows(frame.bound(Arc::clone(&self.step))?, context).await?;
         Ok((frame, rows))
     }

@@ -17,7 +17,7 @@ use xql_contraction::flatten_stream;
 
 use super::batch::batch_of;
 use super::batch_scan::Id;
-use super::iteration_context::{Around, Frame};
+use super::iteration_context::{Around, IterationFrame};
 use super::iterations::{State, Steps};
 use super::observed::Observed;
 use super::row_filter::ReaderFilters;
@@ -33,7 +33,7 @@ use crate::version::without_expressions;
 pub struct RecursiveTapeExec {
     query: Query,
     inputs: [Arc<dyn ExecutionPlan>; 2],
-    around: Option<Weak<Frame>>,
+    around: Option<Weak<IterationFrame>>,
     /// The iterations, once all have been computed.
     tape: Arc<OnceLock<Tape>>,
     metrics: ExecutionPlanMetricsSet,
@@ -87,7 +87,7 @@ impl RecursiveTapeExec {
     }
 
     /// Returns the node in its initial state.
-    fn anew(&self, inputs: [Arc<dyn ExecutionPlan>; 2], around: Option<Weak<Frame>>) -> Self {
+    fn anew(&self, inputs: [Arc<dyn ExecutionPlan>; 2], around: Option<Weak<IterationFrame>>) -> Self {
         let (properties, metrics) = (Arc::clone(&self.properties), self.metrics.clone());
         Self { query: self.query.clone(), inputs, around, tape: Arc::default(), metrics, properties }
     }

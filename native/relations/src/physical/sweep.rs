@@ -19,7 +19,7 @@ use std::sync::Arc;
 use xql_contraction::memory_size;
 
 use super::batch_scan::{BindInputs, Id};
-use super::iteration_context::Frame;
+use super::iteration_context::IterationFrame;
 use super::sums::Sums;
 use super::tape::Tape;
 
@@ -105,9 +105,9 @@ impl Sweep {
         &self,
         step: &Arc<dyn ExecutionPlan>,
         incoming: RecordBatch,
-        around: &Arc<Frame>,
+        around: &Arc<IterationFrame>,
     ) -> Result<Vec<RecordBatch>> {
-        let frame = Frame::new(self.incoming.0, vec![incoming], Some(Arc::downgrade(around)));
+        let frame = IterationFrame::new(self.incoming.0, vec![incoming], Some(Arc::downgrade(around)));
         let plan = frame.bound(Arc::clone(step))?;
         Ok(collect_partitioned(plan, Arc::clone(&self.context)).await?.concat())
     }

@@ -11,7 +11,7 @@ use xql_contraction::memory_size;
 
 use super::checkpoints::{Checkpoints, between};
 use super::ends::Ends;
-use super::iteration_context::Frame;
+use super::iteration_context::IterationFrame;
 use super::iterations::{State, Steps};
 
 /// Which iterations of a recursive query are kept.
@@ -62,7 +62,7 @@ pub struct Iteration {
     /// The numbers that its rows have within the iteration, in order.
     pub numbers: UInt64Array,
     /// The frame in which it was computed. `None` for the first rows.
-    pub frame: Option<Arc<Frame>>,
+    pub frame: Option<Arc<IterationFrame>>,
 }
 
 impl Tape {
@@ -110,7 +110,7 @@ impl Tape {
     }
 
     /// Adds the next iteration. `before` is the number of rows in the iterations before it.
-    pub fn add(&mut self, rows: &State, frame: Option<Arc<Frame>>, before: u64) -> Result<()> {
+    pub fn add(&mut self, rows: &State, frame: Option<Arc<IterationFrame>>, before: u64) -> Result<()> {
         let number = self.count();
         let fingerprint = if matches!(self.kept, Kept::Some(_)) { rows.fingerprint()? } else { 0 };
         self.marks.push(Mark { before, fingerprint });
@@ -153,7 +153,12 @@ impl Tape {
 
     /// Computes the iteration after number `before` again, from the rows of that one. Fails if it has other rows than
     /// the first time.
-    async fn again(&self, before: usize, rows: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
+    async fn again(
+        &self,
+        before: usize,
+        rows: &State,
+        context: &Arc<TaskContext>,
+    ) -> Result<(Arc<IterationFrame>, State)> {
         let (frame, rows) = self.steps.after(rows, context).await?;
         let known = self.marks.get(before + 1).map(|mark| mark.fingerprint);
         if known == Some(rows.fingerprint()?) {
