@@ -80,7 +80,7 @@ enum First<'w> {
 enum Second<'w> {
     Output(Output),
     /// The rows from one number to another.
-    Frame(Box<(WindowCall<'w>, Frame)>),
+    Frame(Box<(WindowCall<'w>, FrameBounds)>),
 }
 
 /// The columns with the numbers of rows in the order of a window.
@@ -92,7 +92,7 @@ struct RowNumbers {
 }
 
 /// The rows from one number to another.
-struct Frame {
+struct FrameBounds {
     number: Column,
     bounds: [Expr; 2],
 }
@@ -153,7 +153,7 @@ impl Numbered<'_, '_> {
                     let (function, row_numbers) = *numbered;
                     if self.builder.contracts && is_sum(&function.call) {
                         let bounds = self.bounds(&function.call, &row_numbers, &mut windows)?;
-                        Second::Frame(Box::new((function, Frame { number: row_numbers.own, bounds })))
+                        Second::Frame(Box::new((function, FrameBounds { number: row_numbers.own, bounds })))
                     } else {
                         let rows = self.rows(&function.call, &row_numbers, &mut windows)?;
                         Second::Output(self.varying(function, rows))
@@ -202,7 +202,7 @@ impl Numbered<'_, '_> {
     }
 
     /// Returns the sum or mean over the frame of each row, of which the windows are added to others.
-    fn sum(&mut self, function: &WindowFunction, frame: Frame, windows: &mut Vec<Expr>) -> Result<Sum> {
+    fn sum(&mut self, function: &WindowFunction, frame: FrameBounds, windows: &mut Vec<Expr>) -> Result<Sum> {
         let params = &function.params;
         let data_type = Expr::from(function.clone()).get_type(self.segment.plan.schema())?;
         let Some(argument) = params.args.first() else { return internal_err!("a sum of nothing") };
@@ -210,7 +210,7 @@ impl Numbered<'_, '_> {
         if let Some(takes_part) = params.filter.as_deref() {
             summed = when(takes_part.clone(), summed).end()?;
         }
-        let Frame { number, bounds } = frame;
+        let FrameBounds { number, bounds } = frame;
         // Bounds that windows compute themselves DataFusion would compute below all windows, where there is no number yet.
         let [low, high] = bounds.map(|bound| ("bound".to_owned(), bound));
         let added = self.segment.add(vec![("summed".to_owned(), summed), low, high], self.builder.names)?;
