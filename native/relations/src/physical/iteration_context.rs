@@ -24,7 +24,7 @@ pub struct IterationFrame {
 }
 
 /// The frame to which a node is bound, as a state for nodes that create frames of their own.
-pub struct Around(pub Weak<IterationFrame>);
+pub struct OuterContext(pub Weak<IterationFrame>);
 
 impl fmt::Debug for IterationFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +77,7 @@ impl BindInputs for IterationFrame {
                 return Ok(Transformed::yes(Arc::new(reader.of(shared))));
             }
             let node = node.reset_state()?;
-            let inside = node.with_new_state(Arc::new(Around(self.this.clone())));
+            let inside = node.with_new_state(Arc::new(OuterContext(self.this.clone())));
             Ok(Transformed::yes(inside.unwrap_or(node)))
         })?;
         Ok(bound.data)

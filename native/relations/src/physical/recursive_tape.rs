@@ -17,7 +17,7 @@ use xql_contraction::flatten_stream;
 
 use super::batch::batch_of;
 use super::batch_scan::Id;
-use super::iteration_context::{Around, IterationFrame};
+use super::iteration_context::{IterationFrame, OuterContext};
 use super::iterations::{State, Steps};
 use super::observed::Observed;
 use super::row_filter::ReaderFilters;
@@ -125,7 +125,7 @@ impl ExecutionPlan for RecursiveTapeExec {
     }
 
     fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
-        let Around(frame) = state.downcast_ref::<Around>()?;
+        let OuterContext(frame) = state.downcast_ref::<OuterContext>()?;
         Some(Arc::new(self.anew(self.inputs.clone(), Some(frame.clone()))))
     }
 
