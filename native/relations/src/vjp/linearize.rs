@@ -54,7 +54,7 @@ pub struct Values {
 }
 
 /// A residual around iterations.
-struct Around {
+struct OuterResidual {
     /// The node that it is, around.
     node: Node,
     residual: ResidualId,
@@ -197,14 +197,16 @@ impl<'a> SegmentBuilder<'a> {
     fn of_all_iterations(&mut self, plan: &LogicalPlan) -> Result<Option<Segment>> {
         let Some(around) = self.around.pop() else { return Ok(None) };
         let inside = std::mem::replace(self.residuals, around);
-        let found = self.stored_around(plan);
+        let found = self.outer_residual(plan);
         let around = std::mem::replace(self.residuals, inside);
         let stored = match &found {
             Ok(Some(found)) => around.all().get(found.residual).map(|residual| residual.stored.clone()),
             _ => None,
         };
         self.around.push(around);
-        let (Some(Around { node, residual, width, single }), Some(stored)) = (found?, stored) else { return Ok(None) };
+        let (Some(OuterResidual { node, residual, width, single }), Some(stored)) = (found?, stored) else {
+            return Ok(None);
+        };
         check_is_the_same(plan)?;
         let residuals = &mut *self.residuals;
         let Some(begin) = &mut residuals.begin else { return internal_err!("an iteration begins with nothing") };
@@ -224,7 +226,7 @@ impl<'a> SegmentBuilder<'a> {
     }
 
     /// Returns the residual around the iterations that has the rows of a plan, if the plan varies there.
-    fn stored_around(&mut self, plan: &LogicalPlan) -> Result<Option<Around>> {
+    fn outer_residual(&mut self, plan: &LogicalPlan) -> Result<Option<OuterResidual>> {
         let node = self.node(plan)?;
         let segment = match node.reads {
             true => Some(self.segment(plan)?),
@@ -235,13 +237,13 @@ impl<'a> SegmentBuilder<'a> {
         if let Some((residual, width)) =
             self.residuals.of(node).filter(|(residual, _)| self.residuals.is_numbered(*residual))
         {
-            return Ok(Some(Around { node, residual, width, single }));
+            return Ok(Some(OuterResidual { node, residual, width, single }));
         }
         let residual = self.rows(segment)?;
         if self.residuals.of(node).is_none() {
             self.residuals.know(node, residual, width);
         }
-        Ok(Some(Around { node, residual, width, single }))
+        Ok(Some(OuterResidual { node, residual, width, single }))
     }
 
     /// Returns the segment of a plan that does not vary. The plan is materialized if it is expensive or might give
