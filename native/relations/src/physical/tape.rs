@@ -31,7 +31,7 @@ pub struct Tape {
     name: String,
     steps: Steps,
     marks: Vec<Mark>,
-    kept: Kept,
+    kept: KeptIterations,
     /// The memory of rows that are held here alone.
     reservation: MemoryReservation,
 }
@@ -47,7 +47,7 @@ struct Mark {
 
 /// The iterations that are kept.
 #[derive(Debug)]
-enum Kept {
+enum KeptIterations {
     /// All of them, each with the frame in which it was computed.
     All(Vec<Iteration>),
     /// The rows of some.
@@ -69,9 +69,9 @@ impl Tape {
     /// Creates a tape without iterations, and determines which ones it will keep.
     pub fn new(name: &str, steps: Steps, keeps: Keeps, reservation: MemoryReservation) -> Self {
         let kept = match keeps {
-            Keeps::All => Kept::All(vec![]),
-            Keeps::Checkpoints(most) => Kept::Some(Checkpoints::new(most)),
-            Keeps::Ends => Kept::Ends(Box::default()),
+            Keeps::All => KeptIterations::All(vec![]),
+            Keeps::Checkpoints(most) => KeptIterations::Some(Checkpoints::new(most)),
+            Keeps::Ends => KeptIterations::Ends(Box::default()),
         };
         Self { name: name.to_owned(), steps, marks: vec![], kept, reservation }
     }
@@ -98,32 +98,32 @@ impl Tape {
 
     /// Returns whether not all iterations are kept.
     pub fn is_thinned(&self) -> bool {
-        !matches!(self.kept, Kept::All(_))
+        !matches!(self.kept, KeptIterations::All(_))
     }
 
     /// Returns the first iteration and the last one, if these alone are kept.
     pub fn ends(&self) -> Option<&Ends> {
         match &self.kept {
-            Kept::Ends(ends) => Some(ends),
-            Kept::All(_) | Kept::Some(_) => None,
+            KeptIterations::Ends(ends) => Some(ends),
+            KeptIterations::All(_) | KeptIterations::Some(_) => None,
         }
     }
 
     /// Adds the next iteration. `before` is the number of rows in the iterations before it.
     pub fn add(&mut self, rows: &State, frame: Option<Arc<IterationFrame>>, before: u64) -> Result<()> {
         let number = self.count();
-        let fingerprint = if matches!(self.kept, Kept::Some(_)) { rows.fingerprint()? } else { 0 };
+        let fingerprint = if matches!(self.kept, KeptIterations::Some(_)) { rows.fingerprint()? } else { 0 };
         self.marks.push(Mark { before, fingerprint });
         match &mut self.kept {
-            Kept::All(iterations) => iterations.push(Iteration { numbers: rows.numbers.clone(), frame }),
-            Kept::Some(checkpoints) => {
+            KeptIterations::All(iterations) => iterations.push(Iteration { numbers: rows.numbers.clone(), frame }),
+            KeptIterations::Some(checkpoints) => {
                 let held = size(checkpoints);
                 checkpoints.offer(number, || rows.clone());
                 let holds = size(checkpoints);
                 self.reservation.shrink(held.saturating_sub(holds));
                 self.reservation.try_grow(holds.saturating_sub(held))?;
             }
-            Kept::Ends(ends) => {
+            KeptIterations::Ends(ends) => {
                 let held = ends.size();
                 ends.push(rows.clone(), frame);
                 self.reservation.shrink(held.saturating_sub(ends.size()));
@@ -144,8 +144,8 @@ impl Tape {
         let consumer = MemoryConsumer::new(format!("iterations of {}", self.name));
         let reservation = consumer.register(context.memory_pool());
         let states = match &self.kept {
-            Kept::All(_) | Kept::Ends(_) => vec![],
-            Kept::Some(checkpoints) => checkpoints.states().to_vec(),
+            KeptIterations::All(_) | KeptIterations::Ends(_) => vec![],
+            KeptIterations::Some(checkpoints) => checkpoints.states().to_vec(),
         };
         let own = states.len();
         TapeReader { tape: self, states, own, computed: 0, reservation, context: Arc::clone(context) }
@@ -201,7 +201,7 @@ impl TapeReader<'_> {
     /// Returns the iteration of this number. Later calls must be for earlier iterations.
     pub async fn iteration(&mut self, number: usize) -> Result<Iteration> {
         let lost = || internal_datafusion_err!("iteration {number} of {} is not kept", self.tape.name);
-        if let Kept::All(iterations) = &self.tape.kept {
+        if let KeptIterations::All(iterations) = &self.tape.kept {
             return iterations.get(number).cloned().ok_or_else(lost);
         }
         while self.states.last().is_some_and(|(kept, _)| *kept > number.saturating_sub(1)) {
@@ -221,7 +221,7 @@ impl TapeReader<'_> {
     /// Computes the rows of the iteration before this number again, from those of iteration `at`. Keeps checkpoints on
     /// the way.
     async fn rows_before(&mut self, number: usize, mut at: usize, mut rows: State) -> Result<State> {
-        let Kept::Some(checkpoints) = &self.tape.kept else { return Ok(rows) };
+        let KeptIterations::Some(checkpoints) = &self.tape.kept else { return Ok(rows) };
         let mut kept = between(at, number - 1, checkpoints.most()).peekable();
         while at + 1 < number {
             rows = self.tape.again(at, &rows, &self.context).await?.1;
