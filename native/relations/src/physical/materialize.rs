@@ -25,12 +25,12 @@ pub struct Layout {
     /// Whether the last of them numbers the rows that the plan computes.
     pub numbered: bool,
     /// The retention of the plan and the rows.
-    pub kept: Kept,
+    pub retention: RetentionPolicy,
 }
 
 /// The retention policy: what is kept beside the rows, and whether others hold the rows already.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Kept {
+pub struct RetentionPolicy {
     /// Whether the plan is kept as long as its rows, for what it keeps beside them.
     pub plan: bool,
     /// Whether the rows are held by others as long as they are held here, so that only their numbers count as memory.
@@ -117,8 +117,8 @@ impl Computation {
         costs.rows.add(partitions.iter().flatten().map(RecordBatch::num_rows).sum());
         costs.time.add_elapsed(start);
         costs.memory.set_max(reservation.size());
-        let measured = if layout.kept.no_measures { vec![] } else { measured(&plan)? };
-        let plan = layout.kept.plan.then_some(plan);
+        let measured = if layout.retention.no_measures { vec![] } else { measured(&plan)? };
+        let plan = layout.retention.plan.then_some(plan);
         let values = ProjectionCache::new(&reservation, costs.memory.clone());
         Ok(Arc::new(Computed { partitions, measured, plan, values, _reservation: reservation }))
     }
@@ -126,7 +126,7 @@ impl Computation {
 
 async fn collect(
     mut stream: SendableRecordBatchStream,
-    Layout { schema, numbered, kept }: Layout,
+    Layout { schema, numbered, retention }: Layout,
     mut numbers: impl Iterator<Item = u64>,
     reservation: MemoryReservation,
 ) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
@@ -135,7 +135,7 @@ async fn collect(
         let rows = batch.num_rows();
         if rows > 0 {
             let mut columns = batch.columns().to_vec();
-            let mut held = if kept.rows { 0 } else { memory_size(&columns) };
+            let mut held = if retention.rows { 0 } else { memory_size(&columns) };
             if numbered {
                 let numbers: ArrayRef = Arc::new(numbers.by_ref().take(rows).collect::<UInt64Array>());
                 held += memory_size(std::slice::from_ref(&numbers));

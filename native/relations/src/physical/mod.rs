@@ -43,7 +43,7 @@ pub use batch_scan::{BatchScanExec, Id, is_given};
 pub use fixed_point::FixedPoint;
 pub use iterated_projection::WithoutMetrics;
 pub use lock::locked;
-pub use materialize::Kept;
+pub use materialize::RetentionPolicy;
 pub use observed::{Observed, ObservedExec, Observer};
 pub use observer_guard::shutdown_observers;
 pub use projection_cache::share_projections;

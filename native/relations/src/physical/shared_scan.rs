@@ -25,7 +25,7 @@ use xql_contraction::flatten_stream;
 use super::batch::projected;
 use super::batch_scan::{BatchScanExec, BindInputs, Id};
 use super::lock::locked;
-use super::materialize::{Computation, Computed, Costs, Kept, Layout};
+use super::materialize::{Computation, Computed, Costs, Layout, RetentionPolicy};
 use super::projection_registry::ProjectionRegistry;
 use crate::version::{statistics, without_expressions};
 
@@ -85,7 +85,7 @@ impl Shared {
         let metrics = ExecutionPlanMetricsSet::new();
         Self {
             name,
-            layout: Layout { schema, numbered, kept: Kept::default() },
+            layout: Layout { schema, numbered, retention: RetentionPolicy::default() },
             scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new(), projections: Arc::default() },
             partitions: plan.output_partitioning().partition_count(),
             plan: Mutex::new(Plan { node: plan, failed: None, states: vec![] }),
@@ -97,8 +97,8 @@ impl Shared {
     }
 
     /// Sets the retention of the relation.
-    pub fn with_kept(mut self, kept: Kept) -> Self {
-        self.layout.kept = kept;
+    pub fn with_retention(mut self, retention: RetentionPolicy) -> Self {
+        self.layout.retention = retention;
         self
     }
 
@@ -138,10 +138,10 @@ impl Shared {
 
     /// Returns the relation computed from the input rows of a frame. The caller keeps the frame alive.
     pub fn bound_to(&self, frame: Weak<dyn BindInputs>) -> Self {
-        let kept = Kept { no_measures: true, ..self.layout.kept };
+        let retention = RetentionPolicy { no_measures: true, ..self.layout.retention };
         Self {
             name: self.name.clone(),
-            layout: Layout { kept, ..self.layout.clone() },
+            layout: Layout { retention, ..self.layout.clone() },
             scope: Scope { frame: Some(frame), ..self.scope.clone() },
             partitions: self.partitions,
             plan: Mutex::new(Plan { node: self.plan(), failed: locked(&self.plan).failed.clone(), states: vec![] }),

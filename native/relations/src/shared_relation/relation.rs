@@ -33,7 +33,8 @@ use super::iterations::{IterationsNode, keeps};
 use super::outer_session::OuterSession;
 use crate::options::contractions;
 use crate::physical::{
-    Keeps, Kept, RecursiveTapeExec, Shared, SharedScanExec, UniqueRowsExec, is_given, locked, share_projections,
+    Keeps, RecursiveTapeExec, RetentionPolicy, Shared, SharedScanExec, UniqueRowsExec, is_given, locked,
+    share_projections,
 };
 use crate::version::table_scan;
 use crate::vocabulary::expressions::unaliased;
@@ -391,10 +392,10 @@ impl SharedRelation {
         if plan.schema().fields().len() + usize::from(numbers) != columns.len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
         }
-        let kept = Kept { plan: is_tape, rows: is_tape || is_given(&plan), no_measures: false };
+        let retention = RetentionPolicy { plan: is_tape, rows: is_tape || is_given(&plan), no_measures: false };
         let schema = Arc::new(self.schema.project(&columns)?);
         let shared = Shared::new(self.name().to_owned(), schema, numbers, plan);
-        let shared = Arc::new(shared.with_kept(kept));
+        let shared = Arc::new(shared.with_retention(retention));
         *planned = Some(Planned { started, shared: Arc::downgrade(&shared), columns: columns.clone() });
         Ok(PlannedForReader { shared, is_first: true, columns })
     }
