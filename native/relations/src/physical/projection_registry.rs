@@ -48,14 +48,14 @@ pub struct ProjectionCache {
 }
 
 /// What has been computed, by the number of the value.
-type CachedValues = HashMap<(usize, BatchIndex), Arc<Mutex<Computed>>>;
+type CachedValues = HashMap<(usize, BatchIndex), Arc<Mutex<CachedValue>>>;
 
 /// A batch of a partition.
 pub type BatchIndex = (usize, usize);
 
 /// A value of the rows of a batch.
 #[derive(Debug, Default)]
-struct Computed {
+struct CachedValue {
     array: Option<ArrayRef>,
     read: usize,
 }
