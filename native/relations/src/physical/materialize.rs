@@ -41,7 +41,7 @@ pub struct RetentionPolicy {
 
 /// The batches of each partition, in memory that the session's pool accounts for.
 #[derive(Debug)]
-pub struct Computed {
+pub struct Materialized {
     /// The batches, by partition.
     pub partitions: Vec<Vec<RecordBatch>>,
     /// The metrics of the nodes of the plan, from the top.
@@ -88,7 +88,7 @@ pub struct Computation {
 
 impl Computation {
     /// Computes the rows of all partitions in parallel.
-    pub async fn run(self) -> Result<Arc<Computed>> {
+    pub async fn run(self) -> Result<Arc<Materialized>> {
         let Self { plan, layout, reservation, costs, context } = self;
         let start = Instant::now();
         let count = plan.output_partitioning().partition_count();
@@ -120,7 +120,7 @@ impl Computation {
         let measured = if layout.retention.no_measures { vec![] } else { measured(&plan)? };
         let plan = layout.retention.plan.then_some(plan);
         let values = ProjectionCache::new(&reservation, costs.memory.clone());
-        Ok(Arc::new(Computed { partitions, measured, plan, values, _reservation: reservation }))
+        Ok(Arc::new(Materialized { partitions, measured, plan, values, _reservation: reservation }))
     }
 }
 

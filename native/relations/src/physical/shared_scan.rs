@@ -25,7 +25,7 @@ use xql_contraction::flatten_stream;
 use super::batch::projected;
 use super::batch_scan::{BatchScanExec, BindInputs, Id};
 use super::lock::locked;
-use super::materialize::{Computation, Computed, Costs, Layout, RetentionPolicy};
+use super::materialize::{Computation, Costs, Layout, Materialized, RetentionPolicy};
 use super::projection_registry::ProjectionRegistry;
 use crate::version::{statistics, without_expressions};
 
@@ -76,7 +76,7 @@ struct Execution {
 }
 
 /// The computation of the rows. Whichever reader asks for them drives it, and one that is dropped leaves it to the others.
-type Computing = futures::future::Shared<BoxFuture<'static, Result<Arc<Computed>, Arc<DataFusionError>>>>;
+type Computing = futures::future::Shared<BoxFuture<'static, Result<Arc<Materialized>, Arc<DataFusionError>>>>;
 
 impl Shared {
     /// Creates the relation of this name with the columns of a schema, the last of which numbers the rows that the plan computes
@@ -364,7 +364,7 @@ impl SharedScanExec {
     }
 
     /// Returns the rows of all partitions, and what computed them.
-    pub async fn computed(&self, context: &Arc<TaskContext>) -> Result<Arc<Computed>> {
+    pub async fn computed(&self, context: &Arc<TaskContext>) -> Result<Arc<Materialized>> {
         let computing = self.shared.rows_of(context)?;
         computing.await.map_err(DataFusionError::Shared)
     }
