@@ -19,7 +19,7 @@ use super::batch_scan::Id;
 use super::fixed_point::FixedPoint;
 use super::recursive_tape::RecursiveTapeExec;
 use super::shared_scan::SharedScanExec;
-use super::sweep::{Outside, Sweep};
+use super::sweep::{IterationSweep, Outside};
 use crate::version::without_expressions;
 
 /// Propagates the cotangents of the rows of all iterations of a recursive query back to what the iterations read.
@@ -104,7 +104,7 @@ impl ExecutionPlan for AdjointExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let [tape, outside, step] = self.inputs.clone();
         let consumer = MemoryConsumer::new(format!("adjoint of {}", self.name));
-        let sweep = Sweep {
+        let sweep = IterationSweep {
             name: self.name.clone(),
             step,
             incoming: self.incoming.clone(),
@@ -126,7 +126,7 @@ impl ExecutionPlan for AdjointExec {
 
 /// Returns the sums of all contributions.
 async fn run(
-    sweep: Sweep,
+    sweep: IterationSweep,
     fixed_point: Option<FixedPoint>,
     inputs: [Arc<dyn ExecutionPlan>; 2],
 ) -> Result<Vec<RecordBatch>> {

@@ -24,7 +24,7 @@ use super::ends::LastStep;
 use super::matching::{Compared, Unmatched, inverse, is_same, positions, whole};
 use super::series::{Diverges, Series};
 use super::sums::Sums;
-use super::sweep::{FIRST, Outside, Sweep};
+use super::sweep::{FIRST, IterationSweep, Outside};
 use super::tape::Tape;
 
 /// The adjoint at a fixed point.
@@ -61,7 +61,7 @@ impl FixedPoint {
     ///
     /// # Errors
     /// If the iterations have not come to a fixed point, or if its cotangents do not converge.
-    pub async fn sums(&self, sweep: &Sweep, tape: &Tape, outside: Outside) -> Result<Vec<Sums>> {
+    pub async fn sums(&self, sweep: &IterationSweep, tape: &Tape, outside: Outside) -> Result<Vec<Sums>> {
         Back { fixed: self, sweep }.sums(tape, outside).await
     }
 }
@@ -70,7 +70,7 @@ impl FixedPoint {
 #[derive(Clone, Copy)]
 struct Back<'s> {
     fixed: &'s FixedPoint,
-    sweep: &'s Sweep,
+    sweep: &'s IterationSweep,
 }
 
 impl Back<'_> {

@@ -29,7 +29,7 @@ pub const BEFORE: u64 = 0;
 pub const FIRST: u64 = 1;
 
 /// The parameters of a sweep through the iterations.
-pub struct Sweep {
+pub struct IterationSweep {
     /// The name of the recursive query.
     pub name: String,
     /// The plan of one step: maps the cotangents of an iteration's rows to its contributions.
@@ -48,7 +48,7 @@ pub struct Sweep {
     pub context: Arc<TaskContext>,
 }
 
-impl Sweep {
+impl IterationSweep {
     /// Runs the sweep. Returns the sums of the contributions of all iterations, by their mark.
     pub async fn through_all(&self, tape: &Tape, mut outside: Outside) -> Result<Vec<Sums>> {
         let width = self.incoming.1.fields().len() - 1;
