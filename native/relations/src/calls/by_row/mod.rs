@@ -17,7 +17,7 @@ use datafusion_expr::{Expr, Join, LogicalPlan, Projection, ScalarUDF, SubqueryAl
 use datafusion_functions::core::expr_fn::coalesce;
 use row_gradient::{Joins, Swept, add_part, carried, totals};
 use std::sync::Arc;
-use variables::{Found, InCalls, Numbered, Variables, by_relation, found, innermost, is_beyond_arithmetic};
+use variables::{CallVariable, InCalls, Numbered, Variables, by_relation, found, innermost, is_beyond_arithmetic};
 use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
 use crate::jvp::SweptQuery;
@@ -118,7 +118,7 @@ impl ByRow {
                 Ok((place < sources.len()).then(|| sources.swap_remove(place).origin))
             };
             let shown = match columns.first() {
-                Some(Found { column, place, .. }) => place_of(&plan, column, *place)?,
+                Some(CallVariable { column, place, .. }) => place_of(&plan, column, *place)?,
                 None => None,
             };
             let shown = shown.unwrap_or_else(|| relation_of.node.clone());
@@ -127,7 +127,7 @@ impl ByRow {
             let rows = RowVariable::of(relation_of, &shown, computed, &positions, names)?;
             let relation = sweep.rows.len();
             let mut references: Vec<(Vec<usize>, Arc<Reference>)> = vec![];
-            for (position, Found { column, source, place, .. }) in columns.into_iter().enumerate() {
+            for (position, CallVariable { column, source, place, .. }) in columns.into_iter().enumerate() {
                 let known = references.iter().find(|(path, _)| *path == source.path);
                 let cell = if let Some((_, cell)) = known {
                     Arc::clone(cell)

@@ -65,7 +65,7 @@ impl Variables {
 }
 
 /// A column by which a call differentiates, in the input of a node, and where it originates.
-pub struct Found {
+pub struct CallVariable {
     /// The column.
     pub column: Column,
     /// Where it originates.
@@ -80,7 +80,7 @@ pub struct Found {
 #[derive(Default)]
 pub struct InCalls {
     /// Their columns.
-    pub columns: Vec<Found>,
+    pub columns: Vec<CallVariable>,
     /// The queries in FROM that the calls differentiate, each row for itself.
     pub items: Vec<TableReference>,
 }
@@ -135,7 +135,7 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
                 }
                 check_is_named(&queries, &relation)?;
                 if reads(&queries, &relation)? {
-                    found.push(Found { column, source, relation, place });
+                    found.push(CallVariable { column, source, relation, place });
                 }
             }
             Ok(TreeNodeRecursion::Continue)
@@ -251,8 +251,8 @@ fn has_query_in_function(expr: &Expr, is_query: &dyn Fn(&Expr) -> bool) -> Resul
 }
 
 /// Returns the columns by relation.
-pub fn by_relation(found: Vec<Found>) -> Vec<(Relation, Vec<Found>)> {
-    let mut relations: Vec<(Relation, Vec<Found>)> = vec![];
+pub fn by_relation(found: Vec<CallVariable>) -> Vec<(Relation, Vec<CallVariable>)> {
+    let mut relations: Vec<(Relation, Vec<CallVariable>)> = vec![];
     for found in found {
         match relations.iter_mut().find(|(relation, _)| relation.is_same(&found.relation)) {
             Some((_, columns)) => columns.push(found),
@@ -263,7 +263,7 @@ pub fn by_relation(found: Vec<Found>) -> Vec<(Relation, Vec<Found>)> {
 }
 
 /// Returns the position of a relation that none of the others is a part of.
-pub fn innermost(relations: &[(Relation, Vec<Found>)]) -> Result<usize> {
+pub fn innermost(relations: &[(Relation, Vec<CallVariable>)]) -> Result<usize> {
     for (number, (relation, _)) in relations.iter().enumerate() {
         let mut has_other = false;
         for (other, (part, _)) in relations.iter().enumerate() {
