@@ -58,7 +58,7 @@ struct VaryingWindow {
 }
 
 /// The inputs of the derivatives.
-struct Found<'f> {
+struct DerivativeInputs<'f> {
     /// The columns of the node.
     shown: &'f DFSchemaRef,
     passes: &'f Passes,
@@ -130,9 +130,9 @@ pub fn by_own_cell(
         tangents.set(index, passes.all.of(&columns_below[index])?);
     }
     let mut layers = Layers::new(windows.functions.clone());
-    let found = Found { shown: &windows.shown, passes: &passes, number };
+    let inputs = DerivativeInputs { shown: &windows.shown, passes: &passes, number };
     for varying in varying {
-        let Some(mut derivative) = own.derivative(&varying, &found, &mut layers, plan.schema())? else { continue };
+        let Some(mut derivative) = own.derivative(&varying, &inputs, &mut layers, plan.schema())? else { continue };
         let field = windows.shown.field(varying.index);
         let direction = &own.propagation.directions[direction];
         let data_type = direction.tangent_type(field.data_type());
@@ -266,11 +266,11 @@ impl OwnRows<'_, '_> {
     fn derivative(
         &mut self,
         VaryingWindow { index, function, way, .. }: &VaryingWindow,
-        found: &Found,
+        inputs: &DerivativeInputs,
         layers: &mut Layers,
         carried: &DFSchemaRef,
     ) -> Result<Option<Guarded>> {
-        let Found { shown, passes, number } = found;
+        let DerivativeInputs { shown, passes, number } = inputs;
         let value = Expr::Column(Column::from(shown.qualified_field(*index)));
         let Way::Sum(lower) = way else {
             let has_value = shown.field(*index).is_nullable().then(|| value.is_not_null());
