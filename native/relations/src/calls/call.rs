@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::derivative::{DirectionalDerivative, Term};
-use super::resolve::Resolved;
+use super::resolve::ResolvedVariable;
 use super::tangent_cache::Inputs;
 
 /// A call whose variables are columns of the inputs, or of an outer query.
@@ -15,7 +15,7 @@ pub struct ResolvedCall<'c> {
     /// The parsed call.
     pub derivative: DirectionalDerivative<'c>,
     /// The variables, in the order of its terms.
-    pub variables: Vec<Resolved>,
+    pub variables: Vec<ResolvedVariable>,
     /// The operator that linearizes an expression.
     pub jvp: &'c Arc<ScalarUDF>,
 }
@@ -25,7 +25,7 @@ impl<'c> ResolvedCall<'c> {
     /// variable, which `simplify` reports.
     pub fn of(call: &'c Expr, jvp: &'c Arc<ScalarUDF>, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
         let Some(derivative) = DirectionalDerivative::parse(call) else { return Ok(None) };
-        let variables = derivative.terms.iter().map(|term| Resolved::of(term.variable, call, inputs, context));
+        let variables = derivative.terms.iter().map(|term| ResolvedVariable::of(term.variable, call, inputs, context));
         let variables = variables.collect::<Result<Option<_>>>()?;
         Ok(variables.map(|variables| Self { derivative, variables, jvp }))
     }
@@ -36,7 +36,7 @@ impl<'c> ResolvedCall<'c> {
     }
 
     /// Returns the variables, each with the term that it is of.
-    pub fn terms(&self) -> impl Iterator<Item = (&Resolved, &Term<'c>)> {
+    pub fn terms(&self) -> impl Iterator<Item = (&ResolvedVariable, &Term<'c>)> {
         self.variables.iter().zip(&self.derivative.terms)
     }
 }

@@ -14,7 +14,7 @@ use crate::vocabulary::origin::in_work_table;
 
 /// A resolved variable.
 #[derive(Debug)]
-pub struct Resolved {
+pub struct ResolvedVariable {
     /// As the input calls it.
     pub column: Column,
     /// As the call names it.
@@ -32,7 +32,7 @@ pub enum Owner {
     OuterQuery { query: usize, input: usize },
 }
 
-impl Resolved {
+impl ResolvedVariable {
     /// Resolves a variable. Returns `None` if the expression cannot be a variable, which `simplify` reports.
     pub fn of(variable: &Expr, call: &Expr, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
         let Context { outer, iterated, .. } = context;

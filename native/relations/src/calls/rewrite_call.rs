@@ -13,7 +13,7 @@ use super::call::ResolvedCall;
 use super::context::Context;
 use super::derivative::{TangentsOf, Term};
 use super::diagnose::{check_branches, check_references, check_subqueries};
-use super::resolve::{Owner, Resolved};
+use super::resolve::{Owner, ResolvedVariable};
 use super::tangent_cache::{Inputs, TangentRequest};
 use crate::jvp::Perturb;
 use crate::vocabulary::source::beside;
@@ -111,7 +111,7 @@ fn rows_mix(plan: &LogicalPlan) -> Result<bool> {
 /// Returns the columns of inputs among the variables.
 fn of_inputs<'c>(call: &'c ResolvedCall) -> impl Iterator<Item = (usize, usize, &'c Column, Option<&'c Expr>)> {
     let terms = call.terms().enumerate();
-    terms.filter_map(|(number, (Resolved { column, owner, .. }, term))| match owner {
+    terms.filter_map(|(number, (ResolvedVariable { column, owner, .. }, term))| match owner {
         Owner::Input(input) => Some((number, *input, column, term.seed)),
         Owner::OuterQuery { .. } => None,
     })
