@@ -23,7 +23,7 @@ pub struct Subplans {
     /// Those that are to be computed once.
     shared: HashSet<*const CommonSubplan>,
     /// What the plan of each has become.
-    resolved: HashMap<*const CommonSubplan, Resolved>,
+    resolved: HashMap<*const CommonSubplan, ResolvedSubplan>,
 }
 
 /// Returns whether a plan calls an operator anywhere.
@@ -59,7 +59,7 @@ pub enum Sharing {
 
 /// The plan that replaces the readers of a subplan.
 #[derive(Debug, Clone)]
-enum Resolved {
+enum ResolvedSubplan {
     /// Its plan, for the only one.
     Inlined(Arc<LogicalPlan>),
     /// A relation that is computed once.
@@ -187,17 +187,17 @@ impl Subplans {
                         let name = alias.alias.clone();
                         let is_held = self.is_held(scan.subplan());
                         let draws_once = is_held && any_node_behind(&plan, |node| Ok(draws_itself(node)))?;
-                        Resolved::Shared(Arc::new(SharedRelation::common(name, prepare(plan)?, draws_once)))
+                        ResolvedSubplan::Shared(Arc::new(SharedRelation::common(name, prepare(plan)?, draws_once)))
                     }
-                    _ => Resolved::Inlined(Arc::new(plan)),
+                    _ => ResolvedSubplan::Inlined(Arc::new(plan)),
                 };
                 self.resolved.insert(key, resolved.clone());
                 resolved
             }
         };
         match resolved {
-            Resolved::Inlined(plan) => Ok(plan.as_ref().clone()),
-            Resolved::Shared(relation) => relation.scan(),
+            ResolvedSubplan::Inlined(plan) => Ok(plan.as_ref().clone()),
+            ResolvedSubplan::Shared(relation) => relation.scan(),
         }
     }
 }
