@@ -25,7 +25,7 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
     let entered = inputs.plans.clone();
     let mut varying = carry(&call, inputs, context)?;
     let by_row = sweep(&call, &mut varying, inputs, context)?;
-    let Along { tangents: along, swept } = sweep_along(&call, &varying, inputs, context)?;
+    let SubqueryTangents { tangents: along, swept } = sweep_along(&call, &varying, inputs, context)?;
     let by_rows = by_row || !swept.is_empty();
     let VaryingColumns { tangents, moved } = varying;
     let has_moved = !moved.is_empty();
@@ -151,7 +151,7 @@ fn reads_items(call: &ResolvedCall, varying: &VaryingColumns) -> bool {
 
 /// The subqueries of a function that vary along the tangents of the variables.
 #[derive(Default)]
-struct Along {
+struct SubqueryTangents {
     /// With their derivatives.
     tangents: TangentsOf,
     /// The numbers of the variables that they vary with.
@@ -164,8 +164,8 @@ fn sweep_along(
     varying: &VaryingColumns,
     inputs: &mut Inputs,
     context: &mut Context,
-) -> Result<Along> {
-    let mut along = Along::default();
+) -> Result<SubqueryTangents> {
+    let mut along = SubqueryTangents::default();
     if !call.derivative.is_along_tangents() {
         return Ok(along);
     }
