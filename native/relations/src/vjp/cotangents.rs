@@ -102,7 +102,7 @@ impl RowCotangents {
         direction: &Expr,
         counts: bool,
         names: &mut Names,
-    ) -> Result<Along> {
+    ) -> Result<DirectionalSum> {
         let mut rows = columns(variable.scan()?.schema());
         let number = rows.pop();
         let cell = rows.get(variable.columns[position]).cloned();
@@ -132,12 +132,12 @@ impl RowCotangents {
         let counted = moved.iter().cloned().map(Expr::Column);
         let exprs = numbers.chain([known.alias(sum.name.clone())]).chain(counted).collect();
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-        Ok(Along { plan, of: number, sum, moved })
+        Ok(DirectionalSum { plan, of: number, sum, moved })
     }
 }
 
 /// The derivative of a value along a direction, in one row, or in one for each value.
-pub struct Along {
+pub struct DirectionalSum {
     /// The rows.
     pub plan: LogicalPlan,
     /// The column with the numbers of the values, if there are several.
