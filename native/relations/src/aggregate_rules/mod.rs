@@ -30,13 +30,13 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::is_float;
 
 /// The rows that aggregates and window functions are over, with the tangents of their columns by a variable.
-pub struct Over<'a> {
+pub struct AggregateRows<'a> {
     /// The columns of the rows.
     pub columns: &'a DFSchema,
     /// The tangents of the columns.
     pub tangents: &'a Tangents,
     /// The columns with those of their tangents.
-    pub carried: &'a DFSchema,
+    pub with_tangents: &'a DFSchema,
     /// The operator that linearizes an expression.
     pub jvp: &'a Arc<ScalarUDF>,
     /// The variable's name.
@@ -83,7 +83,7 @@ struct VaryingFunction {
     formula: &'static TangentFormula,
 }
 
-impl Over<'_> {
+impl AggregateRows<'_> {
     /// Returns the tangent of an aggregate or window function.
     pub fn tangent(&mut self, function: &Expr) -> Result<Linearized> {
         let Some(VaryingFunction { call, inputs, formula }) = self.varying(function)? else {
@@ -135,7 +135,9 @@ impl Over<'_> {
         for argument in call.args() {
             let Some(tangent) = self.argument(argument)?.tangent else { continue };
             let function = LinearizedExpr::of(argument.clone(), self.columns)?;
-            let Some(inactive) = function.inactive(self.columns, self.tangents, self.carried)? else { return Ok(None) };
+            let Some(inactive) = function.inactive(self.columns, self.tangents, self.with_tangents)? else {
+                return Ok(None);
+            };
             let is_zero = one_zero(tangent, &DataType::Float64)?.eq(lit(0.0));
             conditions.push(inactive.and(is_zero));
         }
@@ -196,7 +198,7 @@ impl Over<'_> {
     fn present(&self, inputs: &[Input]) -> Result<Option<Expr>> {
         let mut present = vec![];
         for input in inputs {
-            if input.value.nullable(self.carried)? {
+            if input.value.nullable(self.with_tangents)? {
                 present.push(input.value.clone().is_not_null());
             }
         }
@@ -204,15 +206,15 @@ impl Over<'_> {
     }
 
     fn rows(&mut self, call: AggregateOrWindow, complete: Option<Expr>) -> CalledRows<'_> {
-        let Self { carried: schema, keys, ranks, computed, names, .. } = self;
+        let Self { with_tangents: schema, keys, ranks, computed, names, .. } = self;
         CalledRows { call, complete, schema, keys, ranks, computed, names }
     }
 
     /// Returns an argument and its tangent, both DOUBLE if they are floats.
     fn argument(&self, argument: &Expr) -> Result<Input> {
         let double = |expr: Expr| -> Result<Expr> {
-            let data_type = expr.get_type(self.carried)?;
-            if is_float(&data_type) { expr.cast_to(&DataType::Float64, self.carried) } else { Ok(expr) }
+            let data_type = expr.get_type(self.with_tangents)?;
+            if is_float(&data_type) { expr.cast_to(&DataType::Float64, self.with_tangents) } else { Ok(expr) }
         };
         let tangent = match linearize(argument, self.columns, self.tangents, self.jvp)? {
             Linearized::Known(Tangent::Zero) => None,

@@ -26,7 +26,7 @@ use super::formulas::{Input, TangentFormula, aggregate};
 use super::frame_sums::FrameSum;
 use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
 use super::quantiles::{Percentile, is_quantile, ranks, share};
-use super::{AggregateOrWindow, Guarded, Over, VaryingFunction};
+use super::{AggregateOrWindow, AggregateRows, Guarded, VaryingFunction};
 use crate::tangents::tangent::Inactive;
 use crate::vocabulary::expressions::{failing, one_zero};
 
@@ -69,7 +69,7 @@ fn is_extremum(function: &WindowFunctionDefinition) -> bool {
 /// The rows of a window function, with the tangents that they have while the windows below stay as they are.
 pub struct OwnRow<'a> {
     /// The rows.
-    pub over: Over<'a>,
+    pub over: AggregateRows<'a>,
     /// The number of the cell that a row has, where it is asked for.
     pub cell: Option<Column>,
     /// Whether several rows may have one cell.
@@ -94,7 +94,7 @@ impl OwnRow<'_> {
         let mut takes_part: Vec<_> = call.params.filter.as_deref().cloned().into_iter().collect();
         takes_part.extend(self.over.present(&inputs)?);
         if !self.repeats {
-            takes_part.extend(is_in_own_frame(&call.params, self.over.carried)?);
+            takes_part.extend(is_in_own_frame(&call.params, self.over.with_tangents)?);
         }
         let complete = if formula.pairs { self.over.present(&inputs)? } else { None };
         let takes_part = takes_part.into_iter().reduce(Expr::and);
@@ -200,7 +200,7 @@ impl OwnRow<'_> {
     fn cell(&self) -> Result<Expr> {
         let Some(cell) = &self.cell else { return internal_err!("the cells of a window are not numbered") };
         let cell = Expr::Column(cell.clone());
-        Ok(if cell.nullable(self.over.carried)? { coalesce(vec![cell, lit(0_u64)]) } else { cell })
+        Ok(if cell.nullable(self.over.with_tangents)? { coalesce(vec![cell, lit(0_u64)]) } else { cell })
     }
 }
 

@@ -13,7 +13,7 @@ use super::equal_tangents::{EqualTangents, InRows};
 use super::hoist_volatile::VolatileColumns;
 use super::propagate::{NodeRequest, Propagation, WithTangents};
 use super::window::functions::with_windows_over_columns;
-use crate::aggregate_rules::{Over, arguments};
+use crate::aggregate_rules::{AggregateRows, arguments};
 use crate::tangents::linearize::{LinearizedExpr, null_with_column, of_type, tangent_to_expr};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
@@ -102,10 +102,10 @@ impl Groups<'_> {
                 tangents.set(*index, self.of_key(*index, primal, direction, below, names)?);
                 continue;
             }
-            let mut rows = Over {
+            let mut rows = AggregateRows {
                 columns: input.schema(),
                 tangents: below,
-                carried: self.carried.schema(),
+                with_tangents: self.carried.schema(),
                 jvp: &direction.jvp,
                 variable: &direction.variable,
                 names,

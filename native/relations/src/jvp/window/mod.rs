@@ -15,7 +15,7 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::direction::Variable;
 use super::propagate::{NodeRequest, Perturb, Propagation, WithTangents};
-use crate::aggregate_rules::{Over, arguments};
+use crate::aggregate_rules::{AggregateRows, arguments};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::names::with_columns;
@@ -75,10 +75,10 @@ fn of_all_rows(propagation: &mut Propagation, windows: &Windows, requests: &[Nod
     for ((direction, request), tangents) in propagation.directions.iter().zip(requests).zip(&mut all) {
         let below = tangents.clone();
         for (index, function) in windows.wanted(&request.output.columns) {
-            let mut rows = Over {
+            let mut rows = AggregateRows {
                 columns: input.schema(),
                 tangents: &below,
-                carried: plan.schema(),
+                with_tangents: plan.schema(),
                 jvp: &direction.jvp,
                 variable: &direction.variable,
                 names: propagation.names,

@@ -30,7 +30,7 @@ use super::functions::{Windows, over_columns};
 use crate::aggregate_rules::calls::is_choice;
 use crate::aggregate_rules::frames::with_windows;
 use crate::aggregate_rules::own_row::{OwnRow, is_known_by_own_cell, or_zero};
-use crate::aggregate_rules::{Guarded, Over, arguments};
+use crate::aggregate_rules::{AggregateRows, Guarded, arguments};
 use crate::jvp::dependence::varies;
 use crate::jvp::direction::{Direction, Variable};
 use crate::jvp::propagate::{ColumnRequest, NodeRequest, Perturb, Propagation, WithTangents};
@@ -381,10 +381,10 @@ impl OwnRows<'_, '_> {
     ) -> OwnRow<'r> {
         let Layers { functions, ranks, terms, sums, .. } = layers;
         let direction = &self.propagation.directions[self.direction];
-        let over = Over {
+        let over = AggregateRows {
             columns: &pass.schema,
             tangents: &pass.tangents,
-            carried,
+            with_tangents: carried,
             jvp: &direction.jvp,
             variable: &direction.variable,
             names: self.propagation.names,
