@@ -52,7 +52,7 @@ pub fn aggregate(
     let WithTangents { plan, tangents } = propagation.propagate(aggregate.input.as_ref().clone(), to_input)?;
 
     let (agreements, ranks, exprs) = (EqualTangents::default(), vec![], vec![]);
-    let mut groups = Groups { aggregate: &aggregate, carried: &plan, agreements, ranks, exprs };
+    let mut groups = Groups { aggregate: &aggregate, with_tangents: &plan, agreements, ranks, exprs };
     groups.agreements.aggregates.extend(aggregate.aggr_expr.iter().cloned());
     groups.exprs.extend(columns(&aggregate.schema));
     let mut all = vec![];
@@ -74,7 +74,7 @@ pub fn aggregate(
 struct Groups<'g> {
     aggregate: &'g Aggregate,
     /// The input with the tangents of its columns.
-    carried: &'g LogicalPlan,
+    with_tangents: &'g LogicalPlan,
     /// The aggregates of the node, those that tangents are computed from, and the tangents of keys.
     agreements: EqualTangents,
     /// The window functions below the aggregates that these read.
@@ -105,7 +105,7 @@ impl Groups<'_> {
             let mut rows = AggregateRows {
                 columns: input.schema(),
                 tangents: below,
-                with_tangents: self.carried.schema(),
+                with_tangents: self.with_tangents.schema(),
                 jvp: &direction.jvp,
                 variable: &direction.variable,
                 names,
@@ -138,10 +138,10 @@ impl Groups<'_> {
             Linearized::Known(constant @ (Tangent::Zero | Tangent::One)) => return Ok(constant),
             tangent => tangent,
         };
-        let inactive = function.inactive(input.schema(), below, self.carried.schema())?;
+        let inactive = function.inactive(input.schema(), below, self.with_tangents.schema())?;
         let data_type = direction.tangent_type(schema.field(index).data_type());
         let tangent = tangent_to_expr(&tangent, primal, input.schema(), &data_type)?;
-        let tangent = tangent.cast_to(&data_type, self.carried.schema())?;
+        let tangent = tangent.cast_to(&data_type, self.with_tangents.schema())?;
         let key = Expr::Column(Column::from(schema.qualified_field(index)));
         let rolled_up = matches!(group_expr.as_slice(), [Expr::GroupingSet(_)]).then_some(key);
         let in_rows = InRows { tangent, inactive, rolled_up, data_type, column: schema.field(index).name() };

@@ -105,9 +105,15 @@ impl Direction {
     }
 
     /// Returns a tangent as an expression of the type that tangents of such a column have, NULL where the column is.
-    pub fn column(&self, tangent: &Linearized, primal: &Expr, schema: &DFSchema, carried: &DFSchema) -> Result<Expr> {
+    pub fn column(
+        &self,
+        tangent: &Linearized,
+        primal: &Expr,
+        schema: &DFSchema,
+        with_tangents: &DFSchema,
+    ) -> Result<Expr> {
         let data_type = self.tangent_type(&primal.get_type(schema)?);
-        tangent_to_expr(tangent, primal, schema, &data_type)?.cast_to(&data_type, carried)
+        tangent_to_expr(tangent, primal, schema, &data_type)?.cast_to(&data_type, with_tangents)
     }
 
     /// Returns the column that computes a tangent, added unless there is one already.

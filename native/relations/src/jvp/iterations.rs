@@ -77,7 +77,8 @@ fn tape(
         }
         let inputs = [(start, first, of_first), (step, next, of_next)];
         let along = &propagation.directions[direction];
-        let inputs = inputs.map(|(before, carried, tangents)| numbered(along, before, carried, &tangents, &varying));
+        let inputs =
+            inputs.map(|(before, with_tangents, tangents)| numbered(along, before, with_tangents, &tangents, &varying));
         let [first, next] = inputs;
         let mut schema = iterations.fields();
         let mut tangents = Tangents::default();
@@ -101,32 +102,32 @@ fn tangent_field(propagation: &mut Propagation, direction: usize, field: &Field)
 fn numbered(
     along: &Direction,
     before: &LogicalPlan,
-    carried: LogicalPlan,
+    with_tangents: LogicalPlan,
     tangents: &Tangents,
     varying: &BTreeSet<usize>,
 ) -> Result<LogicalPlan> {
     let mut exprs = columns(before.schema());
     let number = exprs.pop();
     for index in varying {
-        // Constants of one value have one name. Tangents that have been carried before stay in their places.
+        // Constants of one value have one name. Tangents that have been propagated before stay in their places.
         let name = format!("∂tangent {}", exprs.len());
-        exprs.push(tangent(along, before, &carried, tangents, *index)?.alias(name));
+        exprs.push(tangent(along, before, &with_tangents, tangents, *index)?.alias(name));
     }
     exprs.extend(number);
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried))?))
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(with_tangents))?))
 }
 
 /// Returns the tangent of a column, NULL where that is.
 fn tangent(
     along: &Direction,
     before: &LogicalPlan,
-    carried: &LogicalPlan,
+    with_tangents: &LogicalPlan,
     tangents: &Tangents,
     index: usize,
 ) -> Result<Expr> {
     let known = Linearized::Known(tangents.get(index));
     let primal = Expr::Column(Column::from(before.schema().qualified_field(index)));
-    along.column(&known, &primal, before.schema(), carried.schema())
+    along.column(&known, &primal, before.schema(), with_tangents.schema())
 }
 
 /// Returns what goes back through the iterations, with the tangents of all cotangents.
@@ -173,7 +174,7 @@ const CONTRIBUTED: usize = 2;
 fn padded(
     along: &Direction,
     before: &LogicalPlan,
-    carried: LogicalPlan,
+    with_tangents: LogicalPlan,
     tangents: &Tangents,
     (first, widest): (usize, usize),
 ) -> Result<LogicalPlan> {
@@ -183,13 +184,13 @@ fn padded(
     let missing = || (known.len()..widest).map(|_| none());
     exprs.extend(missing());
     for index in known.clone() {
-        exprs.push(tangent(along, before, &carried, tangents, index)?);
+        exprs.push(tangent(along, before, &with_tangents, tangents, index)?);
     }
     exprs.extend(missing());
     let exprs = exprs.into_iter().enumerate().map(|(number, expr)| match expr {
         Expr::Column(column) if number < known.end => Ok(Expr::Column(column)),
-        expr => Ok(expr.cast_to(&DataType::Float64, carried.schema())?.alias(format!("∂padded {number}"))),
+        expr => Ok(expr.cast_to(&DataType::Float64, with_tangents.schema())?.alias(format!("∂padded {number}"))),
     });
     let exprs = exprs.collect::<Result<_>>()?;
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried))?))
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(with_tangents))?))
 }

@@ -145,7 +145,7 @@ impl LinearizedExpr {
     }
 
     /// Returns where the expression takes branches that do not vary, over the columns with these tangents; none if that is known nowhere.
-    pub fn inactive(&self, schema: &DFSchema, tangents: &Tangents, carried: &DFSchema) -> Result<Option<Expr>> {
+    pub fn inactive(&self, schema: &DFSchema, tangents: &Tangents, with_tangents: &DFSchema) -> Result<Option<Expr>> {
         let is_told = |(index, _): &(usize, Column)| match tangents.get(*index) {
             Tangent::Column(tangent) => tangent.inactive.is_some(),
             Tangent::Zero | Tangent::One => false,
@@ -159,21 +159,21 @@ impl LinearizedExpr {
             Some(Tangent::One) | None => Varies::Always,
         };
         // Some functions, as `coalesce`, are a CASE only then. What has no derivative says so when that is asked for.
-        let info = SimplifyContext::builder().with_schema(Arc::new(carried.clone())).build();
+        let info = SimplifyContext::builder().with_schema(Arc::new(with_tangents.clone())).build();
         let Ok(expr) = ExprSimplifier::new(info).simplify(unmarked(&self.expr).clone()) else { return Ok(None) };
-        inactive_condition(&expr, carried, &varies)
+        inactive_condition(&expr, with_tangents, &varies)
     }
 
     /// Returns the type of a tangent that [`linearize`](Self::linearize) has given, over the columns with theirs.
-    pub fn field_of_derived(&self, tangent: &Expr, carried: &DFSchema) -> Result<FieldRef> {
+    pub fn field_of_derived(&self, tangent: &Expr, with_tangents: &DFSchema) -> Result<FieldRef> {
         match tangent {
             Expr::ScalarFunction(call) if call.args.first() == Some(unmarked(&self.expr)) => {
                 let columns = call.args[1..].iter().step_by(2);
-                let types = columns.map(|column| type_of(column, carried)).collect::<Result<Vec<_>>>()?;
+                let types = columns.map(|column| type_of(column, with_tangents)).collect::<Result<Vec<_>>>()?;
                 let data_type = result_type(self.field.data_type(), &types);
                 Ok(Arc::new(Field::new(call.func.name(), data_type, self.field.is_nullable())))
             }
-            other => field_of(other, carried),
+            other => field_of(other, with_tangents),
         }
     }
 }

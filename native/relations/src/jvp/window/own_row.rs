@@ -268,23 +268,23 @@ impl OwnRows<'_, '_> {
         VaryingWindow { index, function, way, .. }: &VaryingWindow,
         inputs: &DerivativeInputs,
         layers: &mut Layers,
-        carried: &DFSchemaRef,
+        with_tangents: &DFSchemaRef,
     ) -> Result<Option<Guarded>> {
         let DerivativeInputs { shown, passes, number } = inputs;
         let value = Expr::Column(Column::from(shown.qualified_field(*index)));
         let Way::Sum(lower) = way else {
             let has_value = shown.field(*index).is_nullable().then(|| value.is_not_null());
-            let mut rows = self.rows(&passes.all, number, layers, carried);
+            let mut rows = self.rows(&passes.all, number, layers, with_tangents);
             return rows.tangent_of_one_cell(function, has_value);
         };
-        let of_own = self.rows(&passes.own, number, layers, carried).tangent(function, &value)?;
+        let of_own = self.rows(&passes.own, number, layers, with_tangents).tangent(function, &value)?;
         let mut terms: Vec<_> = of_own.into_iter().collect();
         for (lower, along) in passes.along.iter().filter(|(column, _)| lower.contains(column)) {
             let Tangent::Column(moved) = passes.all.of(lower)? else { continue };
-            let by_lower = self.rows(along, number, layers, carried).tangent_along(function, &value)?;
+            let by_lower = self.rows(along, number, layers, with_tangents).tangent_along(function, &value)?;
             let Some(by_lower) = by_lower else { continue };
             let stays = moved.condition().into_iter().chain(by_lower.inactive).reduce(Expr::or);
-            let moved = Expr::Column(moved.column).cast_to(&DataType::Float64, carried)?;
+            let moved = Expr::Column(moved.column).cast_to(&DataType::Float64, with_tangents)?;
             let term = or_zero(binary_expr(by_lower.tangent, Operator::Multiply, moved));
             let tangent = match &stays {
                 Some(stays) => when(stays.clone(), lit(0.0)).otherwise(term)?,
@@ -377,14 +377,14 @@ impl OwnRows<'_, '_> {
         pass: &'r Pass,
         number: &Option<Column>,
         layers: &'r mut Layers,
-        carried: &'r DFSchemaRef,
+        with_tangents: &'r DFSchemaRef,
     ) -> OwnRow<'r> {
         let Layers { functions, ranks, terms, sums, .. } = layers;
         let direction = &self.propagation.directions[self.direction];
         let over = AggregateRows {
             columns: &pass.schema,
             tangents: &pass.tangents,
-            with_tangents: carried,
+            with_tangents,
             jvp: &direction.jvp,
             variable: &direction.variable,
             names: self.propagation.names,
