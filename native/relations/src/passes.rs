@@ -47,13 +47,13 @@ pub struct PassContext {
 struct Pass {
     /// The name under which an internal error is reported.
     name: &'static str,
-    over: Over,
+    scope: PassScope,
     run: fn(LogicalPlan, &PassContext) -> Result<Transformed<LogicalPlan>>,
 }
 
 /// The plans over which a pass runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum PassScope {
     /// The plan of the statement.
     Statement,
     /// The plan of the statement, and before it those of the shared relations that it reads, each once.
@@ -66,12 +66,12 @@ const PASSES: &[Pass] = &[
     #[cfg(not(feature = "datafusion-55"))]
     Pass {
         name: "nullable_recursive_columns",
-        over: Over::Statement,
+        scope: PassScope::Statement,
         run: |plan, _| nullable_by_either_term(plan, Static::Settled),
     },
     Pass {
         name: "differentiation",
-        over: Over::Statement,
+        scope: PassScope::Statement,
         run: |plan, setting| {
             let contracts = setting.contractions != Contractions::Off;
             let apart = (contracts, setting.shares_relations);
@@ -81,7 +81,7 @@ const PASSES: &[Pass] = &[
     },
     Pass {
         name: "isolate_plain_contractions",
-        over: Over::Statement,
+        scope: PassScope::Statement,
         run: |plan, setting| match setting.contractions {
             Contractions::Everywhere => isolate_plain_contractions(plan),
             _ => Ok(Transformed::no(plan)),
@@ -90,7 +90,7 @@ const PASSES: &[Pass] = &[
     // Calls in the branches of a union would not be one sweep, so this pass comes after differentiation.
     Pass {
         name: "disjoint_joins_as_unions",
-        over: Over::EveryPlan,
+        scope: PassScope::EveryPlan,
         run: |plan, setting| match setting.shares_relations {
             true => disjoint_joins_as_unions(plan, &setting.operators),
             false => Ok(Transformed::no(plan)),
@@ -99,14 +99,14 @@ const PASSES: &[Pass] = &[
     #[cfg(not(feature = "datafusion-55"))]
     Pass {
         name: "nullable_recursive_derivatives",
-        over: Over::EveryPlan,
+        scope: PassScope::EveryPlan,
         run: |plan, _| nullable_by_either_term(plan, Static::Derived),
     },
     #[cfg(not(feature = "datafusion-55"))]
-    Pass { name: "kept_recursive_columns", over: Over::EveryPlan, run: |plan, _| keep_recursive_columns(plan) },
+    Pass { name: "kept_recursive_columns", scope: PassScope::EveryPlan, run: |plan, _| keep_recursive_columns(plan) },
     Pass {
         name: "work_tables_read_once",
-        over: Over::EveryPlan,
+        scope: PassScope::EveryPlan,
         run: |plan, setting| match setting.shares_relations {
             true => work_tables_read_once(plan),
             false => Ok(Transformed::no(plan)),
@@ -114,37 +114,41 @@ const PASSES: &[Pass] = &[
     },
     Pass {
         name: "stacks",
-        over: Over::EveryPlan,
+        scope: PassScope::EveryPlan,
         run: |plan, setting| stacked(plan, &setting.operators, setting.size),
     },
     Pass {
         name: "relations_written_out",
-        over: Over::Statement,
+        scope: PassScope::Statement,
         run: |plan, setting| {
             if setting.shares_relations { Ok(Transformed::no(plan)) } else { inline_shared_relations(plan) }
         },
     },
     Pass {
         name: "partitions_without_orderings",
-        over: Over::EveryPlan,
+        scope: PassScope::EveryPlan,
         run: |plan, _| partitions_without_orderings(plan),
     },
     #[cfg(not(feature = "datafusion-55"))]
-    Pass { name: "unequal_over_grouping_sets", over: Over::EveryPlan, run: |plan, _| unequal_over_grouping_sets(plan) },
+    Pass {
+        name: "unequal_over_grouping_sets",
+        scope: PassScope::EveryPlan,
+        run: |plan, _| unequal_over_grouping_sets(plan),
+    },
     Pass {
         name: "one_row_sides_left",
-        over: Over::Statement,
+        scope: PassScope::Statement,
         run: |plan, setting| if setting.orders_joins { one_row_sides_left(plan) } else { Ok(Transformed::no(plan)) },
     },
     Pass {
         name: "conditions_above_aggregates",
-        over: Over::EveryPlan,
+        scope: PassScope::EveryPlan,
         run: |plan, setting| conditions_above_aggregates(plan, &setting.operators),
     },
     // Last, for the passes before it find calls.
     Pass {
         name: "left_to_simplify",
-        over: Over::EveryPlan,
+        scope: PassScope::EveryPlan,
         run: |plan, setting| left_to_simplify(plan, setting.recognize),
     },
 ];
@@ -163,12 +167,12 @@ pub fn prepared(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// Returns the plan of a statement after all passes.
 pub fn passed(plan: LogicalPlan, setting: &PassContext) -> Result<Transformed<LogicalPlan>> {
-    PASSES.iter().try_fold(Transformed::no(plan), |before, Pass { name, over, run }| {
+    PASSES.iter().try_fold(Transformed::no(plan), |before, Pass { name, scope, run }| {
         check_interrupted()?;
         before
-            .transform_data(|plan| match over {
-                Over::Statement => run(plan, setting),
-                Over::EveryPlan => each_rewritten(plan, &mut |plan| run(plan, setting)),
+            .transform_data(|plan| match scope {
+                PassScope::Statement => run(plan, setting),
+                PassScope::EveryPlan => each_rewritten(plan, &mut |plan| run(plan, setting)),
             })
             .map_err(|error| match error {
                 mistake @ DataFusionError::Internal(_) => mistake.context(format!("in the pass {name}")),
