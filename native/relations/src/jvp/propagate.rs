@@ -115,7 +115,7 @@ impl WithTangents {
 
 /// Propagates tangents through a node: requests the tangents of its inputs, and computes those of its columns from
 /// them.
-pub type Rule = fn(&mut Propagation, LogicalPlan, &[NodeRequest]) -> Result<WithTangents>;
+pub type PropagationRule = fn(&mut Propagation, LogicalPlan, &[NodeRequest]) -> Result<WithTangents>;
 
 /// Propagates tangents up a plan, in several directions at once.
 pub struct Propagation<'a> {
@@ -127,7 +127,7 @@ pub struct Propagation<'a> {
     pub directions: Vec<Direction>,
     /// The recursive queries through whose recursive terms tangents are being propagated, the innermost last.
     pub recursions: Vec<Recursion>,
-    rule: Rule,
+    rule: PropagationRule,
 }
 
 /// The names of the further columns of a recursive query for the tangent of one of its columns.
@@ -181,7 +181,12 @@ enum TangentStep {
 
 impl<'a> Propagation<'a> {
     /// Creates a propagation in these directions, by a rule for each kind of node.
-    pub fn new(names: &'a mut Names, shared: &'a mut SharedTangents, directions: Vec<Direction>, rule: Rule) -> Self {
+    pub fn new(
+        names: &'a mut Names,
+        shared: &'a mut SharedTangents,
+        directions: Vec<Direction>,
+        rule: PropagationRule,
+    ) -> Self {
         Self { names, shared, directions, recursions: vec![], rule }
     }
 
