@@ -26,7 +26,7 @@ use crate::vocabulary::nullable_wrapper::draws;
 use crate::vocabulary::work_table::work_table;
 
 /// Returns the segment of a node whose rows depend on those of a variable.
-pub type Rule = fn(&mut SegmentBuilder, Node, &LogicalPlan) -> Result<Segment>;
+pub type LinearizeRule = fn(&mut SegmentBuilder, Node, &LogicalPlan) -> Result<Segment>;
 
 /// Builds the segments of plans, and the residuals that they read.
 pub struct SegmentBuilder<'a> {
@@ -42,7 +42,7 @@ pub struct SegmentBuilder<'a> {
     pub readers: usize,
     /// The residuals around those of the iterations of recursive queries, the innermost last.
     around: Vec<Residuals>,
-    rule: Rule,
+    rule: LinearizeRule,
 }
 
 /// The rows of a query, computed once and numbered.
@@ -83,7 +83,12 @@ fn check_is_the_same(plan: &LogicalPlan) -> Result<()> {
 
 impl<'a> SegmentBuilder<'a> {
     /// Creates a builder that makes segments by a rule for each kind of node.
-    pub fn new(names: &'a mut Names, variables: &'a [RowVariable], residuals: &'a mut Residuals, rule: Rule) -> Self {
+    pub fn new(
+        names: &'a mut Names,
+        variables: &'a [RowVariable],
+        residuals: &'a mut Residuals,
+        rule: LinearizeRule,
+    ) -> Self {
         Self { names, variables, residuals, contracts: false, readers: 1, around: vec![], rule }
     }
 
