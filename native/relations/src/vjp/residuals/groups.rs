@@ -36,7 +36,7 @@ pub struct Groups {
 }
 
 /// A column of the groups that the sweep has reached.
-struct Reached<'g> {
+struct ReachedColumn<'g> {
     partials: &'g Partials,
     /// Its position among the columns of the groups.
     position: usize,
@@ -129,13 +129,13 @@ impl Groups {
     ) -> Result<PulledBack<'_>> {
         let of_columns = self.aggregates.iter().zip(&residual.varying).zip(total.of_columns());
         let reached = of_columns.filter_map(|((partials, position), cotangent)| {
-            Some(Reached { partials, position: *position, cotangent: cotangent?, ties: None })
+            Some(ReachedColumn { partials, position: *position, cotangent: cotangent?, ties: None })
         });
         let mut reached = reached.collect();
         let groups = self.with_cotangents(residual, total, &mut reached, names)?;
         let rows = self.with_groups(groups.plan, &groups.columns)?;
         let mut cotangents = Cotangents::default();
-        for Reached { partials, position, cotangent, ties } in reached {
+        for ReachedColumn { partials, position, cotangent, ties } in reached {
             let value = &groups.columns[position];
             let has_value = value.clone().is_not_null();
             let factors = Factors { cotangent: &cotangent, are_finite: partials.are_shares(), keeps_zeros };
@@ -154,7 +154,7 @@ impl Groups {
         &self,
         residual: &Stored,
         total: RowCotangents,
-        reached: &mut Vec<Reached>,
+        reached: &mut Vec<ReachedColumn>,
         names: &mut Names,
     ) -> Result<Table> {
         // Ties are counted over the groups alone, and what has come with its group needs no join.
