@@ -34,11 +34,11 @@ pub struct ResidualWindow {
     /// The column of the condition.
     pub filter: Option<usize>,
     /// The rows that the value is of.
-    pub rows: Reached,
+    pub rows: FrameRows,
 }
 
 /// Which rows of the partition the value of a row is of.
-pub enum Reached {
+pub enum FrameRows {
     /// All of them.
     All,
     /// Those with numbers within bounds, which each row has.
@@ -148,7 +148,7 @@ impl Numbered<'_, '_> {
                     let Some(sum) = FramedSum::of(&column, &call) else { return internal_err!("{column} is no sum") };
                     Second::Output(self.summed(column, sum, &mut sums))
                 }
-                First::OverPartition(function) => Second::Output(self.varying(function, Reached::All)),
+                First::OverPartition(function) => Second::Output(self.varying(function, FrameRows::All)),
                 First::Numbered(numbered) => {
                     let (function, row_numbers) = *numbered;
                     if self.builder.contracts && is_sum(&function.call) {
@@ -278,12 +278,12 @@ impl Numbered<'_, '_> {
         function: &WindowFunction,
         row_numbers: &RowNumbers,
         windows: &mut Vec<Expr>,
-    ) -> Result<Reached> {
+    ) -> Result<FrameRows> {
         let number = self.position(row_numbers.own.clone());
         if is_of_one_row(function) {
             let chosen = self.chosen(function, &row_numbers.own)?;
             let chosen = self.column(windows, chosen, "chosen");
-            return Ok(Reached::Chosen { number, chosen: self.position(chosen) });
+            return Ok(FrameRows::Chosen { number, chosen: self.position(chosen) });
         }
         let bounds = self.bounds(function, row_numbers, windows)?.map(|bound| ("bound".to_owned(), bound));
         let bounds = self.segment.add(bounds.into(), self.builder.names)?;
@@ -303,7 +303,7 @@ impl Numbered<'_, '_> {
             _ => None,
         };
         let extremum = extremum.map(|column| self.position(column));
-        Ok(Reached::Between { number, bounds, extremum })
+        Ok(FrameRows::Between { number, bounds, extremum })
     }
 
     /// Returns the first and the last number in the frame of each row. That of frames of equal rows is what these have in common,
@@ -331,7 +331,7 @@ impl Numbered<'_, '_> {
         }
     }
 
-    fn varying(&mut self, WindowCall { call, original }: WindowCall, rows: Reached) -> Output {
+    fn varying(&mut self, WindowCall { call, original }: WindowCall, rows: FrameRows) -> Output {
         let mut position = |expr: &Expr| match expr {
             Expr::Column(column) => Some(self.position(column.clone())),
             _ => None,

@@ -7,7 +7,7 @@ use datafusion_functions_aggregate::count::count_udaf;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
-use super::numbers::{Reached, ResidualWindow};
+use super::numbers::{FrameRows, ResidualWindow};
 use crate::aggregate_rules::without_formula::way_without;
 use crate::vjp::linearize::SegmentBuilder;
 use crate::vjp::residuals::Members;
@@ -35,14 +35,14 @@ impl Frames {
     pub fn value(&self, builder: &mut SegmentBuilder, outer: &mut Segment, varying: &ResidualWindow) -> Result<Column> {
         let ResidualWindow { function, original, rows, .. } = varying;
         match (&function.fun, rows) {
-            (_, Reached::Chosen { number, chosen }) => self.chosen_row(builder, outer, varying, [*number, *chosen]),
-            (WindowFunctionDefinition::AggregateUDF(_), Reached::All) => {
+            (_, FrameRows::Chosen { number, chosen }) => self.chosen_row(builder, outer, varying, [*number, *chosen]),
+            (WindowFunctionDefinition::AggregateUDF(_), FrameRows::All) => {
                 let over = builder.residuals.numbered(self.residual, self.total, builder.names)?;
                 let on = same_partition(outer, &over, varying);
                 let call = aggregate_over(&over, varying);
                 over_partition(builder, outer, Partition { over, on }, call, original)
             }
-            (WindowFunctionDefinition::AggregateUDF(_), Reached::Between { number, bounds, extremum }) => {
+            (WindowFunctionDefinition::AggregateUDF(_), FrameRows::Between { number, bounds, extremum }) => {
                 self.over_frame(builder, outer, varying, (*number, *bounds, *extremum))
             }
             (other, _) => plan_err!(
