@@ -40,7 +40,7 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, with_columns};
 
 /// The way to compute the derivative of a window function.
-enum Way {
+enum DerivativeMethod {
     /// As a sum over the row's own cell and the windows below, whose values are these columns.
     Sum(Vec<Column>),
     /// As if all rows moved, which must have one cell.
@@ -54,7 +54,7 @@ struct VaryingWindow {
     function: Expr,
     /// Whether it chooses one row of the window.
     is_choice: bool,
-    way: Way,
+    method: DerivativeMethod,
 }
 
 /// The inputs of the derivatives.
@@ -196,12 +196,12 @@ impl OwnRows<'_, '_> {
             let Expr::WindowFunction(call) = unaliased(function) else { continue };
             let variable = plan.schema().index_of_column(&self.of)?;
             if varies((self.direction(), self.propagation.names), plan, variable, &arguments(function))? {
-                let way = self.way(plan, function, call)?;
+                let method = self.method(plan, function, call)?;
                 varying.push(VaryingWindow {
                     index,
                     function: function.clone(),
                     is_choice: is_choice(call.fun.name()),
-                    way,
+                    method,
                 });
             }
         }
@@ -227,13 +227,13 @@ impl OwnRows<'_, '_> {
     ) -> Result<Passes> {
         let mut of_one_cell = vec![];
         let mut sums: Vec<(&Expr, &[Column])> = vec![];
-        for VaryingWindow { function, way, .. } in varying {
-            match way {
-                Way::Sum(lower) => {
+        for VaryingWindow { function, method, .. } in varying {
+            match method {
+                DerivativeMethod::Sum(lower) => {
                     wanted.extend(lower.iter().cloned());
                     sums.push((function, lower));
                 }
-                Way::OneCell => of_one_cell.push(function),
+                DerivativeMethod::OneCell => of_one_cell.push(function),
             }
         }
         let mut read = self.read(plan, of_one_cell)?;
@@ -265,14 +265,14 @@ impl OwnRows<'_, '_> {
     /// it is zero.
     fn derivative(
         &mut self,
-        VaryingWindow { index, function, way, .. }: &VaryingWindow,
+        VaryingWindow { index, function, method, .. }: &VaryingWindow,
         inputs: &DerivativeInputs,
         layers: &mut Layers,
         with_tangents: &DFSchemaRef,
     ) -> Result<Option<Guarded>> {
         let DerivativeInputs { shown, passes, number } = inputs;
         let value = Expr::Column(Column::from(shown.qualified_field(*index)));
-        let Way::Sum(lower) = way else {
+        let DerivativeMethod::Sum(lower) = method else {
             let has_value = shown.field(*index).is_nullable().then(|| value.is_not_null());
             let mut rows = self.rows(&passes.all, number, layers, with_tangents);
             return rows.tangent_of_one_cell(function, has_value);
@@ -301,7 +301,7 @@ impl OwnRows<'_, '_> {
 
     /// Returns the way to compute the derivative of a function. Adds the values of the windows below that it reads to
     /// the plan.
-    fn way(&mut self, plan: &mut LogicalPlan, function: &Expr, call: &WindowFunction) -> Result<Way> {
+    fn method(&mut self, plan: &mut LogicalPlan, function: &Expr, call: &WindowFunction) -> Result<DerivativeMethod> {
         let variable = plan.schema().index_of_column(&self.of)?;
         let read = self.read(plan, [function])?;
         let keys = &call.params.partition_by;
@@ -331,7 +331,7 @@ impl OwnRows<'_, '_> {
             );
         }
         if apart.is_some() || !is_known {
-            return Ok(Way::OneCell);
+            return Ok(DerivativeMethod::OneCell);
         }
         let mut found = vec![];
         for lower in lower {
@@ -340,7 +340,7 @@ impl OwnRows<'_, '_> {
             *plan = with_value;
             found.push(column);
         }
-        Ok(Way::Sum(found))
+        Ok(DerivativeMethod::Sum(found))
     }
 
     /// Propagates tangents of columns up to a plan, which gets columns for them.
