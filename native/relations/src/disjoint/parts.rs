@@ -19,7 +19,7 @@ use crate::vocabulary::work_table::work_table;
 pub struct Parts<'p> {
     plan: &'p LogicalPlan,
     operators: &'p Operators,
-    below: Below<'p>,
+    input: PartInput<'p>,
     /// How many parts there are.
     count: usize,
     /// For each column the part that it is of, if it is passed on from one. It is NULL in the rows of the others.
@@ -35,7 +35,7 @@ struct PartColumn {
 }
 
 /// What makes parts of the inputs of a plan.
-enum Below<'p> {
+enum PartInput<'p> {
     /// It is one part itself.
     Part,
     /// It computes something of each row.
@@ -49,11 +49,11 @@ enum Below<'p> {
 impl<'p> Parts<'p> {
     /// Returns the parts of a plan, if there are several.
     pub fn of(plan: &'p LogicalPlan, operators: &'p Operators, names: &mut Names) -> Result<Option<Self>> {
-        let (below, columns) = match plan {
+        let (input, columns) = match plan {
             LogicalPlan::SubqueryAlias(alias) => {
                 let Some(input) = Self::of(&alias.input, operators, names)? else { return Ok(None) };
                 let columns = input.columns.clone();
-                (Below::Passed(Box::new(input)), columns)
+                (PartInput::Passed(Box::new(input)), columns)
             }
             LogicalPlan::Projection(projection) if !projection.expr.iter().any(has_subquery) => {
                 let Some(input) = Self::of(&projection.input, operators, names)? else { return Ok(None) };
@@ -65,7 +65,7 @@ impl<'p> Parts<'p> {
                     _ => Ok(None),
                 };
                 let columns = projection.expr.iter().map(passed).collect::<Result<_>>()?;
-                (Below::Passed(Box::new(input)), columns)
+                (PartInput::Passed(Box::new(input)), columns)
             }
             LogicalPlan::Join(join) if join.join_type == JoinType::Full => {
                 let left =
@@ -79,30 +79,30 @@ impl<'p> Parts<'p> {
                     column.clone().map(|PartColumn { part, value }| PartColumn { part: part + left.count, value })
                 });
                 let columns = left.columns.iter().cloned().chain(moved).collect();
-                (Below::Either(Box::new(left), Box::new(right)), columns)
+                (PartInput::Either(Box::new(left), Box::new(right)), columns)
             }
             LogicalPlan::Join(join) if is_cross(join) => {
                 let Some(left) = Self::of(&join.left, operators, names)? else { return Ok(None) };
                 let Some(other) = computed_once(&join.right, names)? else { return Ok(None) };
                 let mut columns = left.columns.clone();
                 columns.resize(plan.schema().fields().len(), None);
-                (Below::Beside(Box::new(left), Box::new(other)), columns)
+                (PartInput::Beside(Box::new(left), Box::new(other)), columns)
             }
             _ => return Ok(None),
         };
-        let count = match &below {
-            Below::Part => 1,
-            Below::Passed(input) | Below::Beside(input, _) => input.count,
-            Below::Either(left, right) => left.count + right.count,
+        let count = match &input {
+            PartInput::Part => 1,
+            PartInput::Passed(input) | PartInput::Beside(input, _) => input.count,
+            PartInput::Either(left, right) => left.count + right.count,
         };
-        Ok(Some(Self { plan, operators, below, count, columns }))
+        Ok(Some(Self { plan, operators, input, count, columns }))
     }
 
     /// Returns a plan that is one part.
     fn one(plan: &'p LogicalPlan, operators: &'p Operators) -> Result<Self> {
         let columns = (0..plan.schema().fields().len())
             .map(|index| Ok(Some(PartColumn { part: 0, value: value_in_all_rows(plan, index)? })));
-        Ok(Self { plan, operators, below: Below::Part, count: 1, columns: columns.collect::<Result<_>>()? })
+        Ok(Self { plan, operators, input: PartInput::Part, count: 1, columns: columns.collect::<Result<_>>()? })
     }
 
     /// Returns how many there are.
@@ -112,11 +112,11 @@ impl<'p> Parts<'p> {
 
     /// Returns how many columns there are in the widest part, with what stands beside it.
     pub fn widest(&self) -> usize {
-        match &self.below {
-            Below::Part => self.columns.len(),
-            Below::Passed(input) => input.widest(),
-            Below::Either(left, right) => left.widest().max(right.widest()),
-            Below::Beside(input, other) => input.widest() + other.schema().fields().len(),
+        match &self.input {
+            PartInput::Part => self.columns.len(),
+            PartInput::Passed(input) => input.widest(),
+            PartInput::Either(left, right) => left.widest().max(right.widest()),
+            PartInput::Beside(input, other) => input.widest() + other.schema().fields().len(),
         }
     }
 
@@ -127,16 +127,16 @@ impl<'p> Parts<'p> {
 
     /// Returns the rows of a part, with some of the columns under their names, in any order.
     fn with(&self, part: usize, wanted: &BTreeSet<usize>) -> Result<LogicalPlan> {
-        match (&self.below, self.plan) {
-            (Below::Passed(input), LogicalPlan::SubqueryAlias(alias)) => {
+        match (&self.input, self.plan) {
+            (PartInput::Passed(input), LogicalPlan::SubqueryAlias(alias)) => {
                 let plan = Arc::new(input.with(part, wanted)?);
                 Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(plan, alias.alias.clone())?))
             }
-            (Below::Passed(input), LogicalPlan::Projection(projection)) => {
+            (PartInput::Passed(input), LogicalPlan::Projection(projection)) => {
                 self.computed(projection, (input, part), wanted)
             }
-            (Below::Either(left, right), _) => self.of_side((left, right), part, wanted),
-            (Below::Beside(input, other), _) => {
+            (PartInput::Either(left, right), _) => self.of_side((left, right), part, wanted),
+            (PartInput::Beside(input, other), _) => {
                 let own: BTreeSet<_> = wanted.iter().copied().filter(|index| *index < input.columns.len()).collect();
                 let plan = input.with(part, &own)?;
                 if own.len() == wanted.len() && has_one_row(other) {
@@ -144,8 +144,8 @@ impl<'p> Parts<'p> {
                 }
                 joined(plan, other.as_ref().clone(), vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)
             }
-            (Below::Part | Below::Passed(_), plan) if wanted.len() == self.columns.len() => Ok(plan.clone()),
-            (Below::Part | Below::Passed(_), plan) => {
+            (PartInput::Part | PartInput::Passed(_), plan) if wanted.len() == self.columns.len() => Ok(plan.clone()),
+            (PartInput::Part | PartInput::Passed(_), plan) => {
                 let columns = wanted.iter().map(|index| Expr::from(plan.schema().qualified_field(*index)));
                 Ok(LogicalPlan::Projection(Projection::try_new(columns.collect(), Arc::new(plan.clone()))?))
             }
