@@ -45,7 +45,7 @@ impl Lower {
 }
 
 /// Where windows below are looked for.
-pub struct Below<'b> {
+pub struct WindowSearch<'b> {
     /// The input of the window.
     pub plan: &'b LogicalPlan,
     /// The position of the variable there.
@@ -70,8 +70,8 @@ struct WindowCursor<'p> {
 }
 
 /// Returns the window functions by way of which these columns vary, the uppermost ones alone.
-pub fn windows_below((direction, names): (&Direction, &Names), below: Below) -> Result<Vec<Lower>> {
-    let Below { plan, variable, read, keys } = below;
+pub fn windows_below((direction, names): (&Direction, &Names), search: WindowSearch) -> Result<Vec<Lower>> {
+    let WindowSearch { plan, variable, read, keys } = search;
     let mut found = vec![];
     let cursor = WindowCursor { plan, variable, read, keys: keys.to_vec(), depth: 0, is_open: true };
     look_below((direction, names), cursor, &mut found)?;

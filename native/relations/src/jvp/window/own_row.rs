@@ -24,7 +24,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
-use super::below::{Below, windows_below};
+use super::below::{WindowSearch, windows_below};
 use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
 use super::functions::{Windows, over_columns};
 use crate::aggregate_rules::calls::is_choice;
@@ -305,7 +305,8 @@ impl OwnRows<'_, '_> {
         let variable = plan.schema().index_of_column(&self.of)?;
         let read = self.read(plan, [function])?;
         let keys = &call.params.partition_by;
-        let lower = windows_below((self.direction(), self.propagation.names), Below { plan, variable, read, keys })?;
+        let lower =
+            windows_below((self.direction(), self.propagation.names), WindowSearch { plan, variable, read, keys })?;
         let apart = lower.iter().find(|lower| !lower.is_nested);
         let name = &self.direction().variable;
         if let (Some(apart), false) = (apart, self.repeat) {
