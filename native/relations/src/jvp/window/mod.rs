@@ -1,11 +1,11 @@
 //! Window functions.
 //!
 //! Where all rows of the variable move together, a function has its formula, as an aggregate has. `own_row` has the derivative by the
-//! cell of the variable that each row has, for which `cells` numbers these and `below` finds the windows that a window reads.
+//! cell of the variable that each row has, for which `cells` numbers these and `nested_windows` finds the windows that a window reads.
 
-mod below;
 pub mod cells;
 pub mod functions;
+mod nested_windows;
 mod own_row;
 
 use datafusion_common::{Result, plan_err};

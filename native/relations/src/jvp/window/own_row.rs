@@ -24,9 +24,9 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
-use super::below::{WindowSearch, windows_below};
 use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
 use super::functions::{Windows, over_columns};
+use super::nested_windows::{WindowSearch, windows_below};
 use crate::aggregate_rules::calls::is_choice;
 use crate::aggregate_rules::frames::with_windows;
 use crate::aggregate_rules::own_row::{OwnRow, is_known_by_own_cell, or_zero};
