@@ -138,8 +138,8 @@ impl<'a> SegmentBuilder<'a> {
         let node = self.node(plan)?;
         // The shared relations of an inner gradient are recomputed as residuals, with the columns that a sweep through
         // them reads.
-        let is_opened = node.reads && self.variable(plan).is_none() && SharedRelation::scanned_by(plan).is_some();
-        match self.residuals.of(node).filter(|_| !is_opened) {
+        let is_recomputed = node.reads && self.variable(plan).is_none() && SharedRelation::scanned_by(plan).is_some();
+        match self.residuals.of(node).filter(|_| !is_recomputed) {
             Some((residual, width)) => self.residuals.reader(residual, width, self.names),
             None if !node.reads => match self.of_all_iterations(plan)? {
                 Some(segment) => Ok(segment),

@@ -27,7 +27,7 @@ pub fn table_scan(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) 
             let segment = builder.segment(relation.plan())?;
             let width = segment.columns.len();
             let residual = builder.rows(segment)?;
-            builder.residuals.open(node, Arc::clone(&relation), (residual, width));
+            builder.residuals.recompute(node, Arc::clone(&relation), (residual, width));
             (residual, width)
         }
     };

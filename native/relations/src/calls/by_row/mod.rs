@@ -25,7 +25,7 @@ use crate::plan::pull_up_column::lifted;
 use crate::shared_relation::joined_apart;
 use crate::tangents::tangent::Tangent;
 use crate::vjp::{
-    Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, reading_residuals, value, values,
+    Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, read_recomputed, value, values,
     with_joins, with_joins_of,
 };
 use crate::vocabulary::decorrelated::{decorrelated, decorrelated_beside};
@@ -215,7 +215,7 @@ impl ByRow {
         for item in self.items.clone() {
             numbered = self.with_item_numbered(numbered, &item, names)?;
         }
-        numbered = self.with_opened(numbered, names)?;
+        numbered = self.with_recomputed(numbered, names)?;
         let added: Vec<_> = columns(numbered.schema()).into_iter().filter(|column| !exprs.contains(column)).collect();
         exprs.extend(added);
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(numbered))?))
@@ -223,12 +223,12 @@ impl ByRow {
 
     /// Rewrites the derivatives in an input to read the recomputed rows, since values are identified by the numbers of
     /// these.
-    fn with_opened(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+    fn with_recomputed(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
         let mut input = input;
         for (number, sweep) in self.sweeps.iter().enumerate() {
             let is_by_number = |swept: &Swept| swept.sweep == number && swept.of.is_some();
             if self.values.iter().flat_map(|value| &value.by).any(is_by_number) {
-                input = reading_residuals(input, &sweep.residuals, names)?;
+                input = read_recomputed(input, &sweep.residuals, names)?;
             }
         }
         Ok(input)

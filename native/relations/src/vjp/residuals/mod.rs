@@ -105,7 +105,7 @@ pub struct Residuals {
     /// The numbers of those nodes that have exactly one row.
     single: HashSet<usize>,
     /// The shared relations of inner gradients that have been recomputed as residuals.
-    opened: Vec<(Arc<SharedRelation>, ResidualId)>,
+    recomputed: Vec<(Arc<SharedRelation>, ResidualId)>,
     /// The nodes of the plans that have been looked at.
     pub nodes: Nodes,
     /// The variables of an iteration, if these are the residuals of one.
@@ -147,20 +147,20 @@ impl Residuals {
         self.known.insert(node.id, (id, width));
     }
 
-    /// Records the residual that replaces a shared relation, which a node scans.
-    pub fn open(&mut self, node: Node, relation: Arc<SharedRelation>, (residual, width): (ResidualId, usize)) {
+    /// Records the residual that recomputes a shared relation, which a node scans.
+    pub fn recompute(&mut self, node: Node, relation: Arc<SharedRelation>, (residual, width): (ResidualId, usize)) {
         self.know(node, residual, width);
-        self.opened.push((relation, residual));
+        self.recomputed.push((relation, residual));
     }
 
     /// Returns whether shared relations of inner gradients have been recomputed.
-    pub fn has_opened(&self) -> bool {
-        !self.opened.is_empty()
+    pub fn has_recomputed(&self) -> bool {
+        !self.recomputed.is_empty()
     }
 
-    /// Returns the residual that replaces a shared relation.
-    pub fn opened(&self, relation: &Arc<SharedRelation>) -> Option<ResidualId> {
-        self.opened.iter().find(|(known, _)| Arc::ptr_eq(known, relation)).map(|(_, residual)| *residual)
+    /// Returns the residual that recomputes a shared relation.
+    pub fn recomputed(&self, relation: &Arc<SharedRelation>) -> Option<ResidualId> {
+        self.recomputed.iter().find(|(known, _)| Arc::ptr_eq(known, relation)).map(|(_, residual)| *residual)
     }
 
     /// Records that a node has exactly one row.

@@ -23,15 +23,15 @@ use crate::vocabulary::names::Names;
 ///
 /// # Errors
 /// If the plan cannot be gone through.
-pub fn reading_residuals(plan: LogicalPlan, residuals: &Residuals, names: &mut Names) -> Result<LogicalPlan> {
-    if !residuals.has_opened() {
+pub fn read_recomputed(plan: LogicalPlan, residuals: &Residuals, names: &mut Names) -> Result<LogicalPlan> {
+    if !residuals.has_recomputed() {
         return Ok(plan);
     }
-    Ok(scanned(plan, residuals, names, &mut Replaced::default())?.data)
+    Ok(rewrite(plan, residuals, names, &mut Replaced::default())?.data)
 }
 
 #[recursive::recursive]
-fn scanned(
+fn rewrite(
     plan: LogicalPlan,
     residuals: &Residuals,
     names: &mut Names,
@@ -40,11 +40,11 @@ fn scanned(
     plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
         let Some(relation) = SharedRelation::scanned(scan) else { return Ok(Transformed::no(node)) };
-        if let Some(residual) = residuals.opened(&relation) {
+        if let Some(residual) = residuals.recomputed(&relation) {
             let width = relation.plan().schema().fields().len();
             return read_from(scan, residuals.numbered_rows(residual, width, names)?).map(Transformed::yes);
         }
-        let other = replaced.by(&relation, |plan, replaced| scanned(plan, residuals, names, replaced))?;
+        let other = replaced.by(&relation, |plan, replaced| rewrite(plan, residuals, names, replaced))?;
         if Arc::ptr_eq(&other, &relation) {
             return Ok(Transformed::no(node));
         }
