@@ -293,7 +293,7 @@ impl Differentiation {
         if let [input] = inputs.plans.as_mut_slice() {
             *input = inputs.by_row.with_decorrelated(std::mem::take(input), &mut self.context.names)?;
         }
-        self.carry_ahead(&plan, &mut inputs)?;
+        self.propagate_ahead(&plan, &mut inputs)?;
         let rewritten = with_expressions(plan, |expr| self.expression(expr, &mut inputs))?;
         if !rewritten.transformed {
             return Ok(Transformed::no(with_inputs(rewritten.data, inputs.before)?));
@@ -306,7 +306,7 @@ impl Differentiation {
     }
 
     /// Propagates the tangents that the calls of a node need to its input, in all directions at once.
-    fn carry_ahead(&mut self, node: &LogicalPlan, inputs: &mut Inputs) -> Result<()> {
+    fn propagate_ahead(&mut self, node: &LogicalPlan, inputs: &mut Inputs) -> Result<()> {
         let recognize = self.context.recognize;
         let exprs = node.expressions();
         let mut calls = vec![];
@@ -324,7 +324,7 @@ impl Differentiation {
                 return Ok(());
             }
         }
-        inputs.carry_ahead(&calls, &mut self.context)
+        inputs.propagate_ahead(&calls, &mut self.context)
     }
 
     /// Returns whether an expression has one call, and the rows in which it is 0 are filtered out above. With several

@@ -60,7 +60,7 @@ pub struct TangentRequest<'b> {
 }
 
 /// The tangents by one variable that several calls need.
-struct AskedAhead<'c> {
+struct SharedRequest<'c> {
     jvp: &'c Arc<ScalarUDF>,
     variable: Column,
     columns: BTreeMap<usize, Column>,
@@ -139,7 +139,7 @@ impl Inputs {
                 }
             }
             if !missing.is_empty() {
-                tangents.extend(self.carried_up(input, missing, &request, direction.clone(), context)?);
+                tangents.extend(self.propagate_up(input, missing, &request, direction.clone(), context)?);
             }
         }
         tangents.retain(|(_, tangent)| *tangent != Tangent::Zero);
@@ -147,7 +147,7 @@ impl Inputs {
     }
 
     /// Propagates the tangents of columns to an input.
-    fn carried_up(
+    fn propagate_up(
         &mut self,
         input: usize,
         columns: BTreeMap<usize, Column>,
@@ -199,7 +199,7 @@ impl Inputs {
     }
 
     /// Propagates the tangents that several calls will need to the only input, by all variables in one walk.
-    pub fn carry_ahead(
+    pub fn propagate_ahead(
         &mut self,
         calls: &[(DirectionalDerivative, Arc<ScalarUDF>)],
         context: &mut Context,
@@ -208,13 +208,13 @@ impl Inputs {
         if !is_plain(input)? {
             return Ok(());
         }
-        let asked = self.asked_ahead(input, calls)?;
-        if asked.len() < 2 {
+        let shared = self.requests_ahead(input, calls)?;
+        if shared.len() < 2 {
             return Ok(());
         }
         let mut directions = vec![];
         let mut requests = vec![];
-        for AskedAhead { jvp, variable, columns } in &asked {
+        for SharedRequest { jvp, variable, columns } in &shared {
             let index = input.schema().index_of_column(variable)?;
             directions.push(Direction {
                 jvp: Arc::clone(jvp),
@@ -229,20 +229,20 @@ impl Inputs {
         }
         let Context { names, subplan_tangents, .. } = context;
         let propagated = propagate(input.clone(), requests, directions, names, subplan_tangents)?;
-        for (asked, tangents) in asked.into_iter().zip(&propagated.tangents) {
-            self.note(asked, tangents);
+        for (request, tangents) in shared.into_iter().zip(&propagated.tangents) {
+            self.note(request, tangents);
         }
         self.plans = vec![propagated.plan];
         Ok(())
     }
 
     /// Returns the tangents that calls will need over the only input.
-    fn asked_ahead<'c>(
+    fn requests_ahead<'c>(
         &self,
         input: &LogicalPlan,
         calls: &'c [(DirectionalDerivative, Arc<ScalarUDF>)],
-    ) -> Result<Vec<AskedAhead<'c>>> {
-        let mut asked: Vec<AskedAhead> = vec![];
+    ) -> Result<Vec<SharedRequest<'c>>> {
+        let mut requests: Vec<SharedRequest> = vec![];
         for (call, jvp) in calls {
             let read = depends_on(call.function, input.schema())?;
             for term in &call.terms {
@@ -251,18 +251,18 @@ impl Inputs {
                 let is_float = term.variable.get_type(input.schema()).is_ok_and(|data_type| is_float(&data_type));
                 let Some((_, variable)) = self.find(named).filter(|_| is_float) else { continue };
                 let columns = self.may_vary(&read, 0, &variable);
-                match asked.iter_mut().find(|known| known.jvp == jvp && known.variable == variable) {
+                match requests.iter_mut().find(|known| known.jvp == jvp && known.variable == variable) {
                     Some(known) => known.columns.extend(columns),
-                    None => asked.push(AskedAhead { jvp, variable, columns }),
+                    None => requests.push(SharedRequest { jvp, variable, columns }),
                 }
             }
         }
-        asked.retain(|asked| !asked.columns.is_empty());
-        Ok(asked)
+        requests.retain(|request| !request.columns.is_empty());
+        Ok(requests)
     }
 
     /// Records tangents for the calls that will need them.
-    fn note(&mut self, AskedAhead { jvp, variable, columns }: AskedAhead, tangents: &Tangents) {
+    fn note(&mut self, SharedRequest { jvp, variable, columns }: SharedRequest, tangents: &Tangents) {
         for (index, column) in columns {
             // Both are the same in a plan that `is_plain`.
             for perturb in [Perturb::AllRows, Perturb::OwnRow { by_value: false }] {
