@@ -23,7 +23,7 @@ use crate::vocabulary::source::beside;
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: &mut Context) -> Result<Option<Expr>> {
     let Some(call) = ResolvedCall::of(call, jvp, inputs, context)? else { return Ok(None) };
     let entered = inputs.plans.clone();
-    let mut varying = carry(&call, inputs, context)?;
+    let mut varying = propagate(&call, inputs, context)?;
     let by_row = sweep(&call, &mut varying, inputs, context)?;
     let SubqueryTangents { tangents: along, swept } = sweep_along(&call, &varying, inputs, context)?;
     let by_rows = by_row || !swept.is_empty();
@@ -59,7 +59,7 @@ struct VaryingColumns {
 }
 
 /// Propagates the tangents that a call needs to the inputs.
-fn carry(call: &ResolvedCall, inputs: &mut Inputs, context: &mut Context) -> Result<VaryingColumns> {
+fn propagate(call: &ResolvedCall, inputs: &mut Inputs, context: &mut Context) -> Result<VaryingColumns> {
     let is_along = call.derivative.is_along_tangents();
     let perturb = if is_along { Perturb::AllRows } else { Perturb::OwnRow { by_value: false } };
     let mut varying = VaryingColumns::default();

@@ -15,7 +15,7 @@ use datafusion_common::{Column, JoinType, NullEquality, Result, TableReference, 
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, Join, LogicalPlan, Projection, ScalarUDF, SubqueryAlias, lit};
 use datafusion_functions::core::expr_fn::coalesce;
-use row_gradient::{Joins, Swept, add_part, carried, totals};
+use row_gradient::{Joins, Swept, add_part, tangent_columns, totals};
 use std::sync::Arc;
 use variables::{CallVariable, InCalls, Numbered, Variables, by_relation, found, innermost, is_beyond_arithmetic};
 use xql_autodiff::vocabulary::functions::stop_gradient_argument;
@@ -388,7 +388,7 @@ impl ByRow {
                 let sum = Swept::or_zero(Expr::Column(along.sum), along.of)?;
                 let sum = null_with(&Expr::Column(column.clone()), sum)?;
                 let nothing = along.moved.map(|moved| coalesce(vec![Expr::Column(moved), lit(0_i64)]).eq(lit(0_i64)));
-                let (exprs, derivative) = carried(sum, name, nothing, names)?;
+                let (exprs, derivative) = tangent_columns(sum, name, nothing, names)?;
                 *input = with_columns(std::mem::take(input), exprs)?;
                 add_part(&mut parts, column, Some(derivative));
             }

@@ -132,7 +132,7 @@ impl Swept {
                 let nothing = self.sweeping.keeps_zeros.then(|| Expr::Column(cotangent.clone()).is_null());
                 let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
                 let derivative = null_with(&Expr::Column(value.clone()), derivative)?;
-                let (added, derivative) = carried(derivative, name, nothing, names)?;
+                let (added, derivative) = tangent_columns(derivative, name, nothing, names)?;
                 exprs.extend(added);
                 derivatives.push(derivative);
             }
@@ -274,7 +274,7 @@ fn with_further_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPl
 
 /// Returns the columns of a derivative, and these as a tangent. `nothing` is the condition that nothing contributes to
 /// it.
-pub fn carried(
+pub fn tangent_columns(
     derivative: Expr,
     name: String,
     nothing: Option<Expr>,
@@ -316,7 +316,7 @@ pub fn totals(
         let parts = parts.into_iter().map(|part| Expr::Column(part.column));
         let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
         let name = names.tangent("value", &variable.name);
-        let (exprs, total) = carried(total, name, nothing, names)?;
+        let (exprs, total) = tangent_columns(total, name, nothing, names)?;
         *input = with_columns(std::mem::take(input), exprs)?;
         tangents.push((value, Tangent::Column(total)));
     }
