@@ -25,7 +25,7 @@ pub type Take<'t> = &'t mut dyn FnMut(&LogicalPlan, usize, &mut Names) -> Result
 ///                                              TableScan: t
 /// ```
 #[recursive::recursive]
-pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) -> Result<(LogicalPlan, Column)> {
+pub fn pull_up_column(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) -> Result<(LogicalPlan, Column)> {
     if let Some(taken) = take(&plan, index, names)? {
         return Ok(taken);
     }
@@ -39,7 +39,7 @@ pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) ->
     let mut taken = vec![];
     for (number, below) in sources {
         let Some(place) = inputs.get_mut(number) else { continue };
-        let (input, column) = lifted(std::mem::take(place), below, names, take)?;
+        let (input, column) = pull_up_column(std::mem::take(place), below, names, take)?;
         *place = input;
         taken.push(column);
     }
@@ -128,12 +128,12 @@ fn through_iterations(
             query.name
         );
     }
-    let (start, column) = lifted(query.static_term.as_ref().clone(), index, names, take)?;
+    let (start, column) = pull_up_column(query.static_term.as_ref().clone(), index, names, take)?;
     let name = names.part("cell");
     let field = start.schema().field(start.schema().index_of_column(&column)?).as_ref().clone().with_name(&name);
     let table = WorkTable::widened(&query, [Arc::new(field)]);
     let start = term(&query.static_term, start, column);
-    let (step, column) = lifted(query.recursive_term.as_ref().clone(), index, names, &mut |node, _, _| {
+    let (step, column) = pull_up_column(query.recursive_term.as_ref().clone(), index, names, &mut |node, _, _| {
         let LogicalPlan::TableScan(scan) = node else { return Ok(None) };
         if !table.is_read_by(scan) {
             return Ok(None);

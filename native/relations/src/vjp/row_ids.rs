@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crate::plan::pull_up_column::lifted;
+use crate::plan::pull_up_column::pull_up_column;
 use crate::plan::union::widened_union;
 use crate::shared_relation::{SharedRelation, common_rewritten};
 use crate::vocabulary::identity::{Occurrence, PlanPath, Relation, is_same, occurrences};
@@ -139,7 +139,7 @@ impl RowVariable {
     ///   TableScan: w                 ->       Projection: w.k, w.val, ∂row
     ///                                           TableScan: ∂rows
     /// ```
-    pub fn lifted(
+    pub fn pull_up_number(
         &self,
         plan: LogicalPlan,
         index: usize,
@@ -147,7 +147,7 @@ impl RowVariable {
         names: &mut Names,
     ) -> Result<(LogicalPlan, Reference)> {
         let mut groups = None;
-        let (plan, number) = lifted(plan, index, names, &mut |node, index, names| {
+        let (plan, number) = pull_up_column(plan, index, names, &mut |node, index, names| {
             if origin(node, index)? == Origin::Here {
                 let row = names.part("row");
                 return Ok(Some((self.stand_in(node, Some(&row))?, Column::new_unqualified(row))));
@@ -201,7 +201,7 @@ impl RowVariable {
         for input in &union.inputs {
             let places = sources_of(input, index)?.len();
             if found.is_none() && place < places {
-                let (input, reference) = self.lifted(input.as_ref().clone(), index, place, names)?;
+                let (input, reference) = self.pull_up_number(input.as_ref().clone(), index, place, names)?;
                 inputs.push((input, Expr::Column(reference.number)));
                 found = Some(reference.groups);
             } else {
@@ -262,7 +262,7 @@ impl RowVariable {
                 node.display()
             );
         }
-        let (input, reference) = self.lifted(aggregate.input.as_ref().clone(), *below, place, names)?;
+        let (input, reference) = self.pull_up_number(aggregate.input.as_ref().clone(), *below, place, names)?;
         if reference.groups.is_some() || !is_in_one_group(&input, aggregate.group_expr.len() == 1)? {
             return plan_err!(
                 "xql-ffi does not know which rows of a variable are in a group of {}. Take the derivative below it, in a CTE",

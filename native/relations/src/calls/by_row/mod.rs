@@ -21,7 +21,7 @@ use variables::{CallVariable, InCalls, Numbered, Variables, by_relation, found, 
 use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
 use crate::jvp::SweptQuery;
-use crate::plan::pull_up_column::lifted;
+use crate::plan::pull_up_column::pull_up_column;
 use crate::shared_relation::joined_apart;
 use crate::tangents::tangent::Tangent;
 use crate::vjp::{
@@ -134,7 +134,7 @@ impl ByRow {
                 } else {
                     let input = plan.inputs()[0].clone();
                     let index = input.schema().index_of_column(&column)?;
-                    let (input, cell) = rows.lifted(input, index, place, names)?;
+                    let (input, cell) = rows.pull_up_number(input, index, place, names)?;
                     plan = plan.map_children(|_| Ok(Transformed::yes(input.clone())))?.data;
                     let cell = Arc::new(cell);
                     references.push((source.path, Arc::clone(&cell)));
@@ -260,7 +260,7 @@ impl ByRow {
         let columns = columns_of(&plan, item)?;
         let Some((index, _)) = columns.first().cloned() else { return internal_err!("{item} is no query in FROM") };
         let before = self.values.len();
-        let (plan, of) = lifted(plan, index, names, &mut |node, _, names| match node {
+        let (plan, of) = pull_up_column(plan, index, names, &mut |node, _, names| match node {
             LogicalPlan::SubqueryAlias(alias) if alias.alias == *item => self.numbered(alias, names),
             _ => Ok(None),
         })?;

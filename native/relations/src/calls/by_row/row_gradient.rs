@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::variables::Numbered;
-use crate::plan::pull_up_column::lifted;
+use crate::plan::pull_up_column::pull_up_column;
 use crate::shared_relation::each_row_once;
 use crate::tangents::tangent::{Inactive, Tangent, TangentColumn};
 use crate::vjp::{Reference, RowCotangents, Segment, Sweeping, joined};
@@ -165,7 +165,7 @@ fn at_origin(
     let mut passed = vec![];
     for cotangent in cotangents {
         let index = input.schema().index_of_column(number)?;
-        let (with, column) = lifted(std::mem::take(input), index, names, &mut |node, index, _| {
+        let (with, column) = pull_up_column(std::mem::take(input), index, names, &mut |node, index, _| {
             // The join is there already, for another cotangent.
             if node.schema().has_column(&cotangent) {
                 return Ok(Some((node.clone(), cotangent.clone())));

@@ -14,14 +14,14 @@ use datafusion_functions_window::rank::dense_rank_udwf;
 use datafusion_functions_window::row_number::row_number_udwf;
 use std::sync::Arc;
 
-use crate::plan::pull_up_column::lifted;
+use crate::plan::pull_up_column::pull_up_column;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{has_one_row_at_most, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// Returns the plan with the number of the cell that column number `index` has in a row.
 pub fn numbered(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
-    lifted(plan, index, names, &mut |node, index, names| {
+    pull_up_column(plan, index, names, &mut |node, index, names| {
         if let LogicalPlan::Window(window) = node
             && index < window.input.schema().fields().len()
             && let Some(wanted) = numbering(&window.input, index)?

@@ -9,7 +9,7 @@ use crate::aggregate_rules::frames::is_over_partition;
 use crate::jvp::dependence::varies;
 use crate::jvp::direction::Direction;
 use crate::plan::over_input::{over_input, substituted};
-use crate::plan::pull_up_column::lifted;
+use crate::plan::pull_up_column::pull_up_column;
 use crate::tangents::linearize::reads;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
@@ -26,15 +26,15 @@ pub struct Lower {
     depth: usize,
     /// Its column there.
     column: Column,
-    /// Whether it has one value in all rows of a partition of the window above, and can be lifted to it.
+    /// Whether it has one value in all rows of a partition of the window above, and can be pulled up to it.
     pub is_nested: bool,
 }
 
 impl Lower {
     /// Returns the plan with the value of the function, as a column beside the variable.
-    pub fn lifted(&self, plan: LogicalPlan, variable: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
+    pub fn pull_up(&self, plan: LogicalPlan, variable: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
         let mut above = 0;
-        lifted(plan, variable, names, &mut |node, _, _| {
+        pull_up_column(plan, variable, names, &mut |node, _, _| {
             if !matches!(node, LogicalPlan::Window(_)) {
                 return Ok(None);
             }
@@ -65,7 +65,7 @@ struct WindowCursor<'p> {
     /// The keys of its partitions, those that can be told here.
     keys: Vec<Expr>,
     depth: usize,
-    /// Whether columns can be lifted from here.
+    /// Whether columns can be pulled up from here.
     is_open: bool,
 }
 
@@ -87,7 +87,7 @@ fn look_below(followed: (&Direction, &Names), cursor: WindowCursor, found: &mut 
         depth += 1;
     }
     let WindowCursor { plan, read, keys, .. } = cursor;
-    let is_open = cursor.is_open && lets_lift(plan);
+    let is_open = cursor.is_open && lets_pull_up(plan);
     let inputs = plan.inputs();
     for (number, variable) in sources {
         let Some(input) = inputs.get(number) else { continue };
@@ -110,8 +110,8 @@ fn look_below(followed: (&Direction, &Names), cursor: WindowCursor, found: &mut 
     Ok(())
 }
 
-/// Returns whether a column of an input can be lifted above a node.
-fn lets_lift(node: &LogicalPlan) -> bool {
+/// Returns whether a column of an input can be pulled up above a node.
+fn lets_pull_up(node: &LogicalPlan) -> bool {
     match node {
         LogicalPlan::Aggregate(_)
         | LogicalPlan::Distinct(Distinct::All(_))

@@ -337,7 +337,7 @@ impl OwnRows<'_, '_> {
         let mut found = vec![];
         for lower in lower {
             let variable = plan.schema().index_of_column(&self.of)?;
-            let (with_value, column) = lower.lifted(std::mem::take(plan), variable, self.propagation.names)?;
+            let (with_value, column) = lower.pull_up(std::mem::take(plan), variable, self.propagation.names)?;
             *plan = with_value;
             found.push(column);
         }
