@@ -70,7 +70,7 @@ pub fn computed_over_input(plan: &LogicalPlan, input: usize) -> Result<Vec<Optio
 }
 
 /// Returns an expression over a node as one over its input, if it can be.
-pub fn substituted(expr: &Expr, plan: &LogicalPlan, exprs: &[Option<Expr>]) -> Result<Option<Expr>> {
+pub fn substitute(expr: &Expr, plan: &LogicalPlan, exprs: &[Option<Expr>]) -> Result<Option<Expr>> {
     let mut known = true;
     let over_input = unaliased(expr).clone().transform_down(|part| {
         let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };

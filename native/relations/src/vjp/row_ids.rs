@@ -92,27 +92,27 @@ impl RowVariable {
     }
 
     /// Rewrites a relation that is computed from this one to read the numbered rows.
-    pub fn substituted_in(&self, other: &mut Relation) -> Result<()> {
+    pub fn rewrite_relation(&self, other: &mut Relation) -> Result<()> {
         let node = std::mem::take(&mut other.node);
-        other.node = self.reading_numbered(node, other.path())?;
+        other.node = self.rewrite_at(node, other.path())?;
         Ok(())
     }
 
     /// Rewrites every reference to the relation in a plan to read the numbered rows.
-    pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        self.reading_numbered(plan, &PlanPath::default())
+    pub fn rewrite_readers(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        self.rewrite_at(plan, &PlanPath::default())
     }
 
     /// Rewrites a plan at this path, and the CTEs that it scans, to read the numbered rows.
-    fn reading_numbered(&self, plan: LogicalPlan, path: &PlanPath) -> Result<LogicalPlan> {
-        let replaced = |plan, path: &PlanPath| self.origin.replaced(plan, path, &|node| self.stand_in(node, None));
+    fn rewrite_at(&self, plan: LogicalPlan, path: &PlanPath) -> Result<LogicalPlan> {
+        let replaced = |plan, path: &PlanPath| self.origin.replaced(plan, path, &|node| self.scan_for(node, None));
         let plan = common_rewritten(plan, &mut |plan| replaced(plan, &PlanPath::default()))?;
         Ok(replaced(plan, path)?.data)
     }
 
     /// Returns a scan of the numbered rows that replaces a node. With `row`, it also has the number of the row, under
     /// that name.
-    fn stand_in(&self, node: &LogicalPlan, row: Option<&str>) -> Result<LogicalPlan> {
+    fn scan_for(&self, node: &LogicalPlan, row: Option<&str>) -> Result<LogicalPlan> {
         let columns_of = node.schema();
         let scan = match self.scans.borrow_mut().entry(occurrences(node)) {
             Entry::Occupied(known) => known.get().clone(),
@@ -150,7 +150,7 @@ impl RowVariable {
         let (plan, number) = pull_up_column(plan, index, names, &mut |node, index, names| {
             if origin(node, index)? == Origin::Here {
                 let row = names.part("row");
-                return Ok(Some((self.stand_in(node, Some(&row))?, Column::new_unqualified(row))));
+                return Ok(Some((self.scan_for(node, Some(&row))?, Column::new_unqualified(row))));
             }
             let (plan, found) = match node {
                 LogicalPlan::Projection(_)

@@ -142,9 +142,9 @@ impl ByRow {
                 };
                 sweep.columns.push(Numbered { column, cell, relation, position });
             }
-            plan = rows.substituted(plan)?;
+            plan = rows.rewrite_readers(plan)?;
             for (other, _) in &mut relations {
-                rows.substituted_in(other)?;
+                rows.rewrite_relation(other)?;
             }
             sweep.rows.push(rows);
         }

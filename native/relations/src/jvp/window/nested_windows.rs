@@ -8,7 +8,7 @@ use crate::aggregate_rules::arguments;
 use crate::aggregate_rules::frames::is_over_partition;
 use crate::jvp::dependence::varies;
 use crate::jvp::direction::Direction;
-use crate::plan::over_input::{over_input, substituted};
+use crate::plan::over_input::{over_input, substitute};
 use crate::plan::pull_up_column::pull_up_column;
 use crate::tangents::linearize::reads;
 use crate::vocabulary::expressions::unaliased;
@@ -102,7 +102,7 @@ fn look_below(followed: (&Direction, &Names), cursor: WindowCursor, found: &mut 
                 read_below.extend(reads(argument, input.schema())?);
             }
         }
-        let keys = keys.iter().map(|key| substituted(key, plan, &exprs)).collect::<Result<Vec<_>>>()?;
+        let keys = keys.iter().map(|key| substitute(key, plan, &exprs)).collect::<Result<Vec<_>>>()?;
         let keys = keys.into_iter().flatten().collect();
         let cursor = WindowCursor { plan: input, variable, read: read_below, keys, depth, is_open };
         look_below(followed, cursor, found)?;
