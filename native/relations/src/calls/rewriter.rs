@@ -115,7 +115,7 @@ impl Differentiation {
         let mut by_row = ByRow::default();
         written
             .transform_data(|plan| {
-                let (plan, found) = self.numbered(plan)?;
+                let (plan, found) = self.number_rows(plan)?;
                 let transformed = !found.is_empty();
                 by_row = found;
                 Ok(Transformed::new_transformed(plan, transformed))
@@ -145,7 +145,7 @@ impl Differentiation {
     }
 
     /// Numbers the rows of the variables of calls by row, and rewrites the node to read them.
-    fn numbered(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
+    fn number_rows(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
         let mut names = std::mem::take(&mut self.context.names);
         let (recognize, sweeping) = (self.context.recognize, self.context.sweeping);
         let numbered = ByRow::of(plan, &mut names, recognize, sweeping, &mut |names, plan| {

@@ -77,8 +77,9 @@ fn tape(
         }
         let inputs = [(start, first, of_first), (step, next, of_next)];
         let along = &propagation.directions[direction];
-        let inputs =
-            inputs.map(|(before, with_tangents, tangents)| numbered(along, before, with_tangents, &tangents, &varying));
+        let inputs = inputs.map(|(before, with_tangents, tangents)| {
+            insert_tangents(along, before, with_tangents, &tangents, &varying)
+        });
         let [first, next] = inputs;
         let mut schema = iterations.fields();
         let mut tangents = Tangents::default();
@@ -99,7 +100,7 @@ fn tangent_field(propagation: &mut Propagation, direction: usize, field: &Field)
 }
 
 /// Rows with the tangents of these columns before their numbers, which are the last column.
-fn numbered(
+fn insert_tangents(
     along: &Direction,
     before: &LogicalPlan,
     with_tangents: LogicalPlan,

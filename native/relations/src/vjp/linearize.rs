@@ -110,7 +110,7 @@ impl<'a> SegmentBuilder<'a> {
         let positions = self.residuals.all().get(residual).map(|residual| residual.stored.varying.clone());
         let mut varying = vec![];
         for position in positions.unwrap_or_default() {
-            let mut segment = self.residuals.numbered(residual, width, self.names)?;
+            let mut segment = self.residuals.numbered_reader(residual, width, self.names)?;
             segment.columns = vec![segment.columns[position].clone(), segment.columns[width].clone()];
             varying.push((position, segment));
         }

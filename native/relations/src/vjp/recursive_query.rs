@@ -43,8 +43,8 @@ pub fn recursive_query(builder: &mut SegmentBuilder, node: Node, query: &Recursi
         varying = next;
     };
     let width = query.static_term.schema().fields().len();
-    let start_rows = numbered(&builder.residuals.all()[start].stored, width)?;
-    let next_rows = numbered(&body.all()[rows].stored, width)?;
+    let start_rows = numbered_rows(&builder.residuals.all()[start].stored, width)?;
+    let next_rows = numbered_rows(&body.all()[rows].stored, width)?;
     let schema = Arc::new(DFSchema::try_from(fields(query, builder.names))?);
     let plan = shared_relation::IterationsNode::tape(query, work, [start_rows, next_rows], schema);
     let row = builder.names.part("row");
@@ -95,7 +95,7 @@ fn fields(query: &RecursiveQuery, names: &mut Names) -> Schema {
 }
 
 /// Returns the rows of a residual: the first columns, and the number of the row.
-fn numbered(stored: &Stored, width: usize) -> Result<LogicalPlan> {
+fn numbered_rows(stored: &Stored, width: usize) -> Result<LogicalPlan> {
     let scan = stored.relation.scan()?;
     let all = columns(scan.schema());
     let exprs = all.iter().take(width).chain(all.last()).cloned().collect();

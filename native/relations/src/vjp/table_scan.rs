@@ -33,7 +33,7 @@ pub fn table_scan(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) 
     };
     // The numbers of its rows are those of the residual that it becomes.
     let read = if relation.is_numbered() {
-        builder.residuals.numbered(residual, width, builder.names)
+        builder.residuals.numbered_reader(residual, width, builder.names)
     } else {
         builder.residuals.reader(residual, width, builder.names)
     };

@@ -241,7 +241,7 @@ impl ByRow {
         };
         let left = Arc::new(self.with_numbers(join.left.as_ref().clone(), names)?);
         let right = match decorrelated(&join) {
-            Some(alias) => self.numbered(alias, names)?.map(|(plan, _)| Arc::new(plan)),
+            Some(alias) => self.number_subquery(alias, names)?.map(|(plan, _)| Arc::new(plan)),
             None => None,
         };
         let right = right.unwrap_or_else(|| Arc::clone(&join.right));
@@ -261,7 +261,7 @@ impl ByRow {
         let Some((index, _)) = columns.first().cloned() else { return internal_err!("{item} is no query in FROM") };
         let before = self.values.len();
         let (plan, of) = pull_up_column(plan, index, names, &mut |node, _, names| match node {
-            LogicalPlan::SubqueryAlias(alias) if alias.alias == *item => self.numbered(alias, names),
+            LogicalPlan::SubqueryAlias(alias) if alias.alias == *item => self.number_subquery(alias, names),
             _ => Ok(None),
         })?;
         // A projection above, as a select list below ORDER BY, has the number and the columns under names of its own.
@@ -280,7 +280,7 @@ impl ByRow {
 
     /// Returns the numbered rows of a subquery that has been taken apart, or of a query in FROM, and the column with their numbers; none if
     /// it does not read the relation of a variable.
-    fn numbered(&mut self, alias: &SubqueryAlias, names: &mut Names) -> Result<Option<(LogicalPlan, Column)>> {
+    fn number_subquery(&mut self, alias: &SubqueryAlias, names: &mut Names) -> Result<Option<(LogicalPlan, Column)>> {
         let is_of_item = self.items.contains(&alias.alias);
         let query = if is_of_item { with_joins_of(&alias.input)? } else { Arc::clone(&alias.input) };
         let mut numbered = None;

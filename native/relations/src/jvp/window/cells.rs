@@ -20,7 +20,7 @@ use crate::vocabulary::nodes::{has_one_row_at_most, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// Returns the plan with the number of the cell that column number `index` has in a row.
-pub fn numbered(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
+pub fn number_cells(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
     pull_up_column(plan, index, names, &mut |node, index, names| {
         if let LogicalPlan::Window(window) = node
             && index < window.input.schema().fields().len()
@@ -41,7 +41,7 @@ pub fn numbered(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(L
 }
 
 /// Returns the plan with the number of the value that a column has in a row.
-pub fn numbered_by_value(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
+pub fn number_cells_by_value(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
     let numbering = by_value(&plan, index);
     with_column(plan, numbering, names)
 }

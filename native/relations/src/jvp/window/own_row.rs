@@ -24,7 +24,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
-use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
+use super::cells::{has_cells_of_its_own, number_cells, number_cells_by_value};
 use super::functions::{Windows, over_columns};
 use super::nested_windows::{WindowSearch, windows_below};
 use crate::aggregate_rules::calls::is_choice;
@@ -211,8 +211,8 @@ impl OwnRows<'_, '_> {
     /// Returns the column with the number of the cell that a row has, which the plan gets.
     fn number(&mut self, plan: &mut LogicalPlan, by_value: bool) -> Result<Column> {
         let position = plan.schema().index_of_column(&self.of)?;
-        let numbered = if by_value { numbered_by_value } else { numbered };
-        let (with_numbers, number) = numbered(std::mem::take(plan), position, self.propagation.names)?;
+        let number = if by_value { number_cells_by_value } else { number_cells };
+        let (with_numbers, number) = number(std::mem::take(plan), position, self.propagation.names)?;
         *plan = with_numbers;
         Ok(number)
     }

@@ -228,7 +228,7 @@ fn taking(plan: &LogicalPlan, work: InPlace, others: Option<InPlace>) -> Result<
         plan.transform_down_with_subqueries(|node| {
             let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
             let rows = match (SharedRelation::scanned(scan), others) {
-                (Some(relation), _) => numbered(relation.plan(), work)?,
+                (Some(relation), _) => replace_numbering(relation.plan(), work)?,
                 (None, Some((given, rows))) if is_scan(&node, given) => Some(rows.scan()?),
                 (None, _) => None,
             };
@@ -246,13 +246,13 @@ type InPlace<'p> = (&'p Given, &'p Arc<SharedRelation>);
 
 /// Replaces a relation that numbers the input rows of an iteration by these rows with the numbers that they already
 /// have. Returns `None` for another relation.
-fn numbered(plan: &LogicalPlan, work: InPlace) -> Result<Option<LogicalPlan>> {
+fn replace_numbering(plan: &LogicalPlan, work: InPlace) -> Result<Option<LogicalPlan>> {
     let (exprs, rows) = match plan {
         LogicalPlan::TableScan(scan) if is_scan(plan, work.0) => {
             let rows = work.1.scan()?;
             (columns_read(scan, &rows), rows)
         }
-        LogicalPlan::Projection(node) => match numbered(&node.input, work)? {
+        LogicalPlan::Projection(node) => match replace_numbering(&node.input, work)? {
             Some(rows) => (node.expr.clone(), rows),
             None => return Ok(None),
         },

@@ -195,9 +195,9 @@ impl Residuals {
         (is_numbered && is_whole && has_varying && columns.starts_with(&segment.columns)).then_some(*id)
     }
 
-    /// Returns the segment of [`numbered`](Self::numbered) as a plan, with a new name for the number.
+    /// Returns the segment of [`numbered_reader`](Self::numbered_reader) as a plan, with a new name for the number.
     pub fn numbered_rows(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<LogicalPlan> {
-        let mut segment = self.numbered(id, width, names)?;
+        let mut segment = self.numbered_reader(id, width, names)?;
         let number = segment.columns.pop().map(|number| Expr::Column(number).alias(names.part("row")));
         let exprs = segment.columns.into_iter().map(Expr::Column).chain(number).collect();
         Projection::try_new(exprs, Arc::new(segment.plan)).map(LogicalPlan::Projection)
@@ -237,7 +237,7 @@ impl Residuals {
 
     /// Returns a segment that reads the residual of a node with `width` columns, and the number of the row as one more
     /// column. The residual may have others in between, for a sweep through the segment below.
-    pub fn numbered(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
+    pub fn numbered_reader(&self, id: ResidualId, width: usize, names: &mut Names) -> Result<Segment> {
         let mut segment = self.whole(id, names)?;
         let row = segment.columns.last().cloned();
         segment.columns.truncate(width);

@@ -66,7 +66,7 @@ pub fn window(builder: &mut SegmentBuilder, node: Node, window: &Window) -> Resu
     }
     let total = segment.columns.len();
     let residual = builder.rows_with(segment, sums)?;
-    let mut outer = builder.residuals.numbered(residual, total, builder.names)?;
+    let mut outer = builder.residuals.numbered_reader(residual, total, builder.names)?;
     let mut columns: Vec<_> = outer.columns[..width].to_vec();
     let frames = Frames { residual, total };
     for output in outputs {

@@ -37,7 +37,7 @@ impl Frames {
         match (&function.fun, rows) {
             (_, FrameRows::Chosen { number, chosen }) => self.chosen_row(builder, outer, varying, [*number, *chosen]),
             (WindowFunctionDefinition::AggregateUDF(_), FrameRows::All) => {
-                let over = builder.residuals.numbered(self.residual, self.total, builder.names)?;
+                let over = builder.residuals.numbered_reader(self.residual, self.total, builder.names)?;
                 let on = same_partition(outer, &over, varying);
                 let call = aggregate_over(&over, varying);
                 over_partition(builder, outer, Partition { over, on }, call, original)
@@ -62,7 +62,7 @@ impl Frames {
         varying: &ResidualWindow,
         [number, chosen]: [usize; 2],
     ) -> Result<Column> {
-        let other = builder.residuals.numbered(self.residual, self.total, builder.names)?;
+        let other = builder.residuals.numbered_reader(self.residual, self.total, builder.names)?;
         let mut on = same_partition(outer, &other, varying);
         on.push((Expr::Column(outer.columns[chosen].clone()), Expr::Column(other.columns[number].clone())));
         let value = varying.arguments.first().and_then(|argument| other.columns.get((*argument)?)).cloned();
@@ -88,8 +88,8 @@ impl Frames {
         varying: &ResidualWindow,
         (number, bounds, extremum): (usize, [usize; 2], Option<usize>),
     ) -> Result<Column> {
-        let over = builder.residuals.numbered(self.residual, self.total, builder.names)?;
-        let of = builder.residuals.numbered(self.residual, self.total, builder.names)?;
+        let over = builder.residuals.numbered_reader(self.residual, self.total, builder.names)?;
+        let of = builder.residuals.numbered_reader(self.residual, self.total, builder.names)?;
         let call = aggregate_over(&over, varying);
         let on = same_partition(&of, &over, varying);
         let number = Expr::Column(over.columns[number].clone());
