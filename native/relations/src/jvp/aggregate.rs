@@ -40,7 +40,7 @@ pub fn aggregate(
     aggregate: Aggregate,
     requests: &[NodeRequest],
 ) -> Result<WithTangents> {
-    let aggregate = drawn_before(aggregate, propagation.names)?;
+    let aggregate = hoist_volatile(aggregate, propagation.names)?;
     let aggregate = computed_before(aggregate, requests, propagation.names)?;
     let known = computed(&aggregate)?;
     let to_input = propagation.directions.iter().zip(requests).map(|(direction, request)| {
@@ -150,7 +150,7 @@ impl Groups<'_> {
 }
 
 /// Moves the volatile parts of an aggregation's functions into a projection below.
-fn drawn_before(aggregate: Aggregate, names: &mut Names) -> Result<Aggregate> {
+fn hoist_volatile(aggregate: Aggregate, names: &mut Names) -> Result<Aggregate> {
     if !aggregate.aggr_expr.iter().any(is_volatile) {
         return Ok(aggregate);
     }

@@ -27,7 +27,7 @@ pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate
         return builder.segment(&union);
     }
     if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(is_volatile) {
-        let once = builder.residuals.nodes.keep(drawn_below(aggregate, builder.names)?);
+        let once = builder.residuals.nodes.keep(hoist_volatile(aggregate, builder.names)?);
         return builder.segment(&once);
     }
     let apart = materialize_join_sides(builder, aggregate)?;
@@ -87,7 +87,7 @@ fn over_columns(
 
 /// Computes volatile parts of an aggregation's keys and functions in a projection below, since the derivative must not
 /// evaluate them again.
-fn drawn_below(aggregate: &Aggregate, names: &mut Names) -> Result<LogicalPlan> {
+fn hoist_volatile(aggregate: &Aggregate, names: &mut Names) -> Result<LogicalPlan> {
     let mut draws = VolatileColumns::new(names);
     let keys = aggregate.group_expr.iter().cloned().map(|key| draws.ordering(key)).collect();
     let functions = aggregate.aggr_expr.iter().cloned().map(|function| draws.function(function));

@@ -41,7 +41,7 @@ use values::{Frames, Partition, aggregate, over_partition};
 /// these need not be stored beside their numbers.
 pub fn window(builder: &mut SegmentBuilder, node: Node, window: &Window) -> Result<Segment> {
     if window.window_expr.iter().any(is_volatile) {
-        let once = builder.residuals.nodes.keep(drawn_below(window, builder.names)?);
+        let once = builder.residuals.nodes.keep(hoist_volatile(window, builder.names)?);
         return builder.segment(&once);
     }
     let (mut segment, functions) = functions(builder, window)?;
@@ -99,7 +99,7 @@ fn by_groups(
 }
 
 /// Windows over what their functions draw, which a derivative must not draw again.
-fn drawn_below(window: &Window, names: &mut Names) -> Result<LogicalPlan> {
+fn hoist_volatile(window: &Window, names: &mut Names) -> Result<LogicalPlan> {
     let mut draws = VolatileColumns::new(names);
     let functions = window.window_expr.iter().cloned().map(|function| draws.function(function));
     let functions = functions.collect::<Result<_>>()?;
