@@ -429,12 +429,12 @@ pub fn isolate_contraction(plan: LogicalPlan, names: &mut Names) -> Result<Logic
 
 impl RowCotangents {
     /// Sums the cotangents by row, in a plan of its own.
-    pub fn summed_apart(self, names: &mut Names) -> Result<Self> {
-        self.summed(names)?.apart(names)
+    pub fn isolate_sums(self, names: &mut Names) -> Result<Self> {
+        self.sum_by_row(names)?.isolate(names)
     }
 
     /// Plans the cotangents as a plan of their own.
-    pub fn apart(self, names: &mut Names) -> Result<Self> {
+    pub fn isolate(self, names: &mut Names) -> Result<Self> {
         let plan = isolate_contraction(self.plan, names)?;
         // The columns of a union have no qualifiers.
         let exprs: Vec<_> = columns(plan.schema());

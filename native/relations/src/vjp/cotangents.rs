@@ -87,7 +87,7 @@ impl RowCotangents {
     }
 
     /// Sums the cotangents by row. Each row then occurs once.
-    pub fn summed(self, names: &mut Names) -> Result<Self> {
+    pub fn sum_by_row(self, names: &mut Names) -> Result<Self> {
         sums(self.plan, [self.row, self.of], self.cotangents, self.reached, names)
     }
 

@@ -66,7 +66,7 @@ pub fn gradients(
     let planned = gradients.map(|(variable, rows)| {
         // Sums of contributions are by the numbers of rows, and are computed like those of products.
         let is_sum = contracts && rows.row.is_some() && matches!(rows.plan, LogicalPlan::Aggregate(_));
-        Ok((variable, if is_sum { rows.apart(names)? } else { rows }))
+        Ok((variable, if is_sum { rows.isolate(names)? } else { rows }))
     });
     planned.collect()
 }
@@ -260,7 +260,7 @@ impl<'a> Sweep<'a> {
             let rows = Rows { plan: pulled.rows_of(leaf, rows.clone())?, of: None };
             self.contribution(leaf, leaf.row.clone(), None, rows, cotangents, &[])?;
             if let Some(contribution) = self.contributions[leaf.residual].pop() {
-                let summed = contribution.summed_apart(self.names)?;
+                let summed = contribution.isolate_sums(self.names)?;
                 self.contributions[leaf.residual].push(summed);
             }
         }
@@ -377,7 +377,7 @@ impl<'a> Sweep<'a> {
             first.plan = union(first.plan, other.plan)?;
             first.reached.iter_mut().zip(other.reached).for_each(|(reached, also)| *reached |= also);
         }
-        first.summed(self.names).map(Some)
+        first.sum_by_row(self.names).map(Some)
     }
 }
 

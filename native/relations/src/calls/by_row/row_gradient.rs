@@ -101,8 +101,8 @@ impl Swept {
             }
             // A row number that occurred twice would duplicate a row of the statement.
             if gradient.of.is_some() {
-                gradient = if is_summed { gradient } else { gradient.summed(names)? };
-                gradient = if self.sweeping.contracts { gradient.apart(names)? } else { gradient };
+                gradient = if is_summed { gradient } else { gradient.sum_by_row(names)? };
+                gradient = if self.sweeping.contracts { gradient.isolate(names)? } else { gradient };
             } else if let Some(row) = &gradient.row {
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
