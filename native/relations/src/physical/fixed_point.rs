@@ -100,7 +100,7 @@ impl Back<'_> {
         self.check_at_rest(&point, tape.count() - 1)?;
         let is_passed_on = self.passed_on(&point, &step).await?;
         let is_state = |column: usize| !is_passed_on[column];
-        let sum = self.summed((&point, &step), tape.count(), seed.clone().only(is_state), &is_state).await?;
+        let sum = self.sum_series((&point, &step), tape.count(), seed.clone().only(is_state), &is_state).await?;
         let mut carried = Sums::new(fixed.varying.len());
         let rows = sum.batch(&sweep.incoming.1, None, Some(&step.last.numbers))?;
         for batch in sweep.contributions(&sweep.step, rows, step.frame).await? {
@@ -117,7 +117,7 @@ impl Back<'_> {
     }
 
     /// Returns the sum of a cotangent of the last rows and of what it becomes through the last step, again and again.
-    async fn summed(
+    async fn sum_series(
         &self,
         (point, step): (&Point, &LastStep<'_>),
         iterations: usize,

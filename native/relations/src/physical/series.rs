@@ -102,7 +102,7 @@ mod tests {
     }
 
     /// Returns the sum of as many terms as are needed, and how many these are.
-    fn summed(
+    fn sum_series(
         tolerance: f64,
         iterations: usize,
         term: impl Fn(usize) -> f64,
@@ -124,7 +124,7 @@ mod tests {
         for ratio in [0.0, 1e-9, 0.1, 0.5, 0.9, 0.99, 0.999, -0.9] {
             for tolerance in [1e-3, 1e-6, 1e-9] {
                 let (sum, terms) =
-                    summed(tolerance, 10, |number| f64::powi(ratio, number as i32))?.expect("it converges");
+                    sum_series(tolerance, 10, |number| f64::powi(ratio, number as i32))?.expect("it converges");
                 let off = (sum * (1.0 - ratio) - 1.0).abs();
                 assert!(off <= 2.0 * tolerance, "{ratio} {tolerance}: {off} after {terms}");
                 assert!(terms < 2 || off > tolerance * 1e-4 || ratio < 0.2, "{ratio} {tolerance}: {off} after {terms}");
@@ -136,20 +136,20 @@ mod tests {
     #[test]
     fn terms_that_do_not_fall() -> Result<()> {
         for ratio in [1.0, -1.0, 1.001, 2.0] {
-            let found = summed(1e-9, 10, |number| f64::powi(ratio, number as i32))?;
+            let found = sum_series(1e-9, 10, |number| f64::powi(ratio, number as i32))?;
             assert!(matches!(found, Err(Diverges::Grows { term: 64, times }) if times >= 1.0), "{ratio}: {found:?}");
         }
-        assert_eq!(summed(1e-9, 10, |_| f64::NAN)?, Err(Diverges::NotFinite { term: 0 }));
+        assert_eq!(sum_series(1e-9, 10, |_| f64::NAN)?, Err(Diverges::NotFinite { term: 0 }));
         assert_eq!(
-            summed(1e-9, 10, |number| if number == 3 { f64::INFINITY } else { 1.0 })?,
+            sum_series(1e-9, 10, |number| if number == 3 { f64::INFINITY } else { 1.0 })?,
             Err(Diverges::NotFinite { term: 3 })
         );
         // As cotangents that grow along a chain of rows until they leave it.
         let chain = |number: usize| if number < 200 { 1.01_f64.powi(number as i32) } else { 0.0 };
-        assert!(matches!(summed(1e-9, 200, chain)?, Ok((_, 201))));
+        assert!(matches!(sum_series(1e-9, 200, chain)?, Ok((_, 201))));
         // Rounding errors need not fall.
         let rounding = |number: usize| f64::max(0.5_f64.powi(number as i32), 1e-17);
-        assert!(summed(1e-15, 10, rounding)?.is_ok());
+        assert!(sum_series(1e-15, 10, rounding)?.is_ok());
         Ok(())
     }
 }

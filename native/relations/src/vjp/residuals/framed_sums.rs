@@ -190,8 +190,8 @@ impl Contributions {
         Ok(())
     }
 
-    /// Their sums by rows and values, and the columns with the numbers of both.
-    fn summed(self) -> Result<(LogicalPlan, [Column; 2])> {
+    /// Returns the sums by rows and values, and the columns with the numbers of both.
+    fn sum_by_row(self) -> Result<(LogicalPlan, [Column; 2])> {
         let Some(all) = self.all else { return internal_err!("a residual has no cotangents") };
         let keys = self.keys.map(Column::new_unqualified);
         let sums = self.cotangents.into_iter().map(|column| sum(Expr::Column(column.clone())).alias(column.name));
@@ -237,7 +237,7 @@ impl ByValue<'_> {
             let known: Vec<_> = positions.zip(others.into_iter().map(|(_, cotangent)| cotangent)).collect();
             contributions.add(sources, Expr::Column(row), &known)?;
         }
-        let (all, [row, of]) = contributions.summed()?;
+        let (all, [row, of]) = contributions.sum_by_row()?;
         let on = vec![(Expr::Column(number.clone()), Expr::Column(row))];
         Ok((joined(rows.clone(), all, on, None, JoinType::Inner, nulls)?, Some(of)))
     }

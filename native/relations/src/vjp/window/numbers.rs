@@ -146,7 +146,7 @@ impl Numbered<'_, '_> {
                 First::Constant(column) => Second::Output(Output::Column(self.position(column))),
                 First::Summed(column, call) => {
                     let Some(sum) = FramedSum::of(&column, &call) else { return internal_err!("{column} is no sum") };
-                    Second::Output(self.summed(column, sum, &mut sums))
+                    Second::Output(self.add_sum(column, sum, &mut sums))
                 }
                 First::OverPartition(function) => Second::Output(self.varying(function, FrameRows::All)),
                 First::Numbered(numbered) => {
@@ -185,14 +185,14 @@ impl Numbered<'_, '_> {
             outputs.extend(output);
             if let Some(sum) = sum {
                 let (column, sum) = self.value(sum)?;
-                outputs.push(self.summed(column, sum, sums));
+                outputs.push(self.add_sum(column, sum, sums));
             }
         }
         Ok(outputs)
     }
 
     /// Returns the output of a sum, with what carries its cotangents back, and what that reads.
-    fn summed(&mut self, column: Column, sum: FramedSum, sums: &mut Vec<FramedSum>) -> Output {
+    fn add_sum(&mut self, column: Column, sum: FramedSum, sums: &mut Vec<FramedSum>) -> Output {
         for read in sum.reads() {
             self.position(read);
         }
