@@ -63,7 +63,7 @@ pub fn disjoint_joins_as_unions(plan: LogicalPlan, operators: &Operators) -> Res
         let unique: Vec<_> = node.schema().fields().iter().map(|field| names.part(field.name())).collect();
         let branches = branches.into_iter().map(|branch| under(branch, &unique, node.schema()).map(Arc::new));
         let union = LogicalPlan::Union(Union::try_new_with_loose_types(branches.collect::<Result<_>>()?)?);
-        let union = if is_sorted { apart(union, &mut names)? } else { Some(union) };
+        let union = if is_sorted { isolate_union(union, &mut names)? } else { Some(union) };
         let Some(union) = union else { return Ok(Transformed::no(node)) };
         Ok(Transformed::new(under_names_of(node.schema(), union)?, true, TreeNodeRecursion::Jump))
     })
@@ -77,7 +77,7 @@ fn asks_for_order(node: &LogicalPlan) -> bool {
 /// Plans a union separately from the sort above it. DataFusion 55 sorts each branch, assumes that columns which are
 /// NULL in one branch are sorted in all, and then refuses its own plan. Returns `None` if the union reads outer columns
 /// or a work table.
-fn apart(union: LogicalPlan, names: &mut Names) -> Result<Option<LogicalPlan>> {
+fn isolate_union(union: LogicalPlan, names: &mut Names) -> Result<Option<LogicalPlan>> {
     if reads_plan_around(&union)? {
         return Ok(None);
     }

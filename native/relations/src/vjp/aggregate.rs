@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::contraction::materialize_join_sides;
 use super::expressions::computed;
-use super::grouping_sets::apart;
+use super::grouping_sets::split_grouping_sets;
 use super::linearize::SegmentBuilder;
 use super::nodes::Node;
 use super::residuals::Members;
@@ -22,7 +22,7 @@ use crate::vocabulary::names::Names;
 /// Linearizes an aggregation. The groups are a residual. Each row of a group gets the cotangents of the group, times
 /// the partial derivatives of the aggregates by that row.
 pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate) -> Result<Segment> {
-    if let Some(union) = apart(aggregate)? {
+    if let Some(union) = split_grouping_sets(aggregate)? {
         let union = builder.residuals.nodes.keep(union);
         return builder.segment(&union);
     }
@@ -30,10 +30,10 @@ pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate
         let once = builder.residuals.nodes.keep(hoist_volatile(aggregate, builder.names)?);
         return builder.segment(&once);
     }
-    let apart = materialize_join_sides(builder, aggregate)?;
+    let materialized = materialize_join_sides(builder, aggregate)?;
     let written = &aggregate.aggr_expr;
-    let aggregate = match apart.as_deref() {
-        Some(LogicalPlan::Aggregate(apart)) => apart,
+    let aggregate = match materialized.as_deref() {
+        Some(LogicalPlan::Aggregate(aggregate)) => aggregate,
         _ => aggregate,
     };
     let schema = aggregate.input.schema();
@@ -45,7 +45,7 @@ pub fn aggregate(builder: &mut SegmentBuilder, node: Node, aggregate: &Aggregate
         below = builder.residuals.reader(residual, width, builder.names)?;
     }
     let keys = computed(builder, &mut below, &aggregate.group_expr, schema)?;
-    let keys = below.apart(keys, builder.names)?;
+    let keys = below.make_distinct(keys, builder.names)?;
     let mut calls = vec![];
     for (expr, written) in aggregate.aggr_expr.iter().zip(written) {
         let Expr::AggregateFunction(call) = expr.clone().unalias_nested().data else {

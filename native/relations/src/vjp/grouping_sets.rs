@@ -23,7 +23,7 @@ use crate::vocabulary::names::columns;
 
 /// Rewrites an aggregation over grouping sets as the union of one aggregation for each set. Returns `None` for other
 /// aggregations.
-pub fn apart(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
+pub fn split_grouping_sets(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
     let [Expr::GroupingSet(grouping)] = aggregate.group_expr.as_slice() else { return Ok(None) };
     let keys = grouping_set_to_exprlist(&aggregate.group_expr)?;
     let sets = sets(grouping);

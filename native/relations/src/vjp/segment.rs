@@ -159,12 +159,12 @@ impl Segment {
     }
 
     /// Makes columns distinct: a column that occurs again, as in `SELECT x, x AS y`, is copied under a new name.
-    pub fn apart(&mut self, wanted: Vec<Column>, names: &mut Names) -> Result<Vec<Column>> {
+    pub fn make_distinct(&mut self, wanted: Vec<Column>, names: &mut Names) -> Result<Vec<Column>> {
         let mut added = vec![];
-        let mut apart: Vec<Column> = vec![];
+        let mut distinct: Vec<Column> = vec![];
         for column in wanted {
-            if !apart.contains(&column) {
-                apart.push(column);
+            if !distinct.contains(&column) {
+                distinct.push(column);
                 continue;
             }
             let output = names.part(&column.name);
@@ -173,10 +173,10 @@ impl Segment {
                 self.varying.insert(output.clone());
                 self.steps.push(LinearStep { output: output.clone(), expr: Expr::Column(column) });
             }
-            apart.push(Column::new_unqualified(output));
+            distinct.push(Column::new_unqualified(output));
         }
         self.plan = with_columns(std::mem::take(&mut self.plan), added)?;
-        Ok(apart)
+        Ok(distinct)
     }
 
     /// Gives every leaf a column that tells whether a row has a row of it, before an outer join extends rows.

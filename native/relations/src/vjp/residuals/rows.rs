@@ -28,7 +28,7 @@ impl Rows {
     /// segment, the others what a sweep through it reads.
     pub fn computed(mut segment: Segment, sums: Vec<FramedSum>, names: &mut Names) -> Result<(Stored, Self)> {
         let repeated = std::mem::take(&mut segment.columns);
-        segment.columns = segment.apart(repeated, names)?;
+        segment.columns = segment.make_distinct(repeated, names)?;
         let mut all = segment.columns.clone();
         let mut read: HashSet<_> = segment.steps.iter().flat_map(|step| columns_read(&step.expr)).collect();
         read.extend(segment.leaves.iter().flat_map(|leaf| [&leaf.row, &leaf.present]).flatten().cloned());
