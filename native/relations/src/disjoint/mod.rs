@@ -81,7 +81,7 @@ fn isolate_union(union: LogicalPlan, names: &mut Names) -> Result<Option<Logical
     if reads_plan_around(&union)? {
         return Ok(None);
     }
-    Arc::new(SharedRelation::apart(names.part("union"), union)).scan().map(Some)
+    Arc::new(SharedRelation::isolated(names.part("union"), union)).scan().map(Some)
 }
 
 /// Returns whether the columns of all branches are of the types that they are to have, with what their fields say beside.

@@ -28,7 +28,7 @@ pub fn each_row_once(plan: LogicalPlan, row: &Column, names: &mut Names) -> Resu
     if comes_once(&plan, position)? {
         return Ok(plan);
     }
-    let relation = Arc::new(SharedRelation::each_once(names.part("cotangents"), plan, position));
+    let relation = Arc::new(SharedRelation::unique_checked(names.part("cotangents"), plan, position));
     under_names_of(&schema, relation.scan()?)
 }
 

@@ -27,7 +27,7 @@ pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<
     }
     let schema = Arc::clone(plan.schema());
     let plan = named(plan, &columns(&schema), names)?;
-    let relation = Arc::new(SharedRelation::part(names.part("joined"), plan));
+    let relation = Arc::new(SharedRelation::streamed(names.part("joined"), plan));
     under_names_of(&schema, relation.scan()?).map(Transformed::yes)
 }
 
@@ -39,8 +39,8 @@ pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<
 pub fn joined_in_place(plan: LogicalPlan) -> Result<LogicalPlan> {
     let joined = plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::Projection(reader) = &node else { return Ok(Transformed::no(node)) };
-        let apart = SharedRelation::scanned_by(&reader.input).filter(|relation| relation.is_part());
-        let Some(LogicalPlan::Projection(named)) = apart.as_ref().map(|relation| relation.plan()) else {
+        let joined = SharedRelation::scanned_by(&reader.input).filter(|relation| relation.is_streamed());
+        let Some(LogicalPlan::Projection(named)) = joined.as_ref().map(|relation| relation.plan()) else {
             return Ok(Transformed::no(node));
         };
         // Under the names that the columns had: those that a gradient by row has added are known by theirs.

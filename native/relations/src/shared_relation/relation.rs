@@ -70,9 +70,9 @@ enum RelationKind {
     /// occurs once.
     UniqueChecked(usize),
     /// The rows are passed on to their only reader.
-    Part,
+    Streamed,
     /// The rows are kept for their only reader, whose plan is optimized separately.
-    Apart,
+    Isolated,
 }
 
 /// The physical plan of a relation. It lives as long as a plan that reads it.
@@ -127,19 +127,19 @@ impl SharedRelation {
 
     /// Creates a relation whose execution checks that each number in the column at this position occurs once. Its rows
     /// are not kept.
-    pub fn each_once(name: impl Into<String>, plan: LogicalPlan, position: usize) -> Self {
+    pub fn unique_checked(name: impl Into<String>, plan: LogicalPlan, position: usize) -> Self {
         Self { kind: RelationKind::UniqueChecked(position), ..Self::new(name, plan) }
     }
 
     /// Creates a relation for one reader. It is planned separately, with the columns that are read, and its rows are
     /// not kept.
-    pub fn part(name: impl Into<String>, plan: LogicalPlan) -> Self {
-        Self { kind: RelationKind::Part, ..Self::new(name, plan) }
+    pub fn streamed(name: impl Into<String>, plan: LogicalPlan) -> Self {
+        Self { kind: RelationKind::Streamed, ..Self::new(name, plan) }
     }
 
     /// Creates a relation for one reader. It is planned separately, and its rows are kept.
-    pub fn apart(name: impl Into<String>, plan: LogicalPlan) -> Self {
-        Self { kind: RelationKind::Apart, ..Self::new(name, plan) }
+    pub fn isolated(name: impl Into<String>, plan: LogicalPlan) -> Self {
+        Self { kind: RelationKind::Isolated, ..Self::new(name, plan) }
     }
 
     /// Returns its name in `EXPLAIN`.
@@ -170,12 +170,12 @@ impl SharedRelation {
 
     /// Returns whether it has one reader, which gets the rows of the plan as they are.
     pub fn is_read_once(&self) -> bool {
-        matches!(self.kind, RelationKind::UniqueChecked(_) | RelationKind::Part | RelationKind::Apart)
+        matches!(self.kind, RelationKind::UniqueChecked(_) | RelationKind::Streamed | RelationKind::Isolated)
     }
 
     /// Returns whether it is computed for its only reader, planned apart with the columns that are read.
-    pub fn is_part(&self) -> bool {
-        matches!(self.kind, RelationKind::Part)
+    pub fn is_streamed(&self) -> bool {
+        matches!(self.kind, RelationKind::Streamed)
     }
 
     /// Returns whether the last column is not of the plan but numbers its rows.
@@ -559,7 +559,7 @@ impl TableProvider for Reader {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if matches!(self.relation.kind, RelationKind::UniqueChecked(_) | RelationKind::Part) {
+        if matches!(self.relation.kind, RelationKind::UniqueChecked(_) | RelationKind::Streamed) {
             let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
             return self.relation.part_of(state, filters, columns, &self.schema).await;
         }

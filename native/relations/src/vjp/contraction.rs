@@ -424,7 +424,7 @@ fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
 pub fn isolate_contraction(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
     let exprs = columns(plan.schema());
     let plan = named(plan, &exprs, names)?;
-    Arc::new(SharedRelation::apart(names.part("sums"), plan)).scan()
+    Arc::new(SharedRelation::isolated(names.part("sums"), plan)).scan()
 }
 
 impl RowCotangents {
