@@ -22,7 +22,7 @@ use super::split_aggregate_calls::calls_above;
 use super::tangent_cache::Inputs;
 use crate::fixed_points::FixedPoints;
 use crate::jvp::SharedTangents;
-use crate::shared_relation::{SharedRelation, common_inlined, joined_in_place};
+use crate::shared_relation::{SharedRelation, common_inlined, restore_joins};
 use crate::version::recursive_query;
 use crate::vjp::Sweeping;
 use crate::vocabulary::names::{Names, restore};
@@ -287,7 +287,7 @@ impl Differentiation {
             return Ok(Transformed::no(plan));
         }
         // Calls look into the joins that the nodes below have isolated.
-        let (plan, inputs) = without_inputs(joined_in_place(plan)?)?;
+        let (plan, inputs) = without_inputs(restore_joins(plan)?)?;
         let mut inputs = Inputs::of(inputs);
         inputs.by_row = by_row;
         if let [input] = inputs.plans.as_mut_slice() {

@@ -21,7 +21,7 @@ use crate::vocabulary::nodes::any_part;
 ///
 /// # Errors
 /// If the plan cannot be gone through.
-pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+pub fn isolate_joins(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     if !reads_relations_alone(&plan)? {
         return Ok(Transformed::no(plan));
     }
@@ -36,7 +36,7 @@ pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<
 ///
 /// # Errors
 /// If the plan cannot be gone through.
-pub fn joined_in_place(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn restore_joins(plan: LogicalPlan) -> Result<LogicalPlan> {
     let joined = plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::Projection(reader) = &node else { return Ok(Transformed::no(node)) };
         let joined = SharedRelation::scanned_by(&reader.input).filter(|relation| relation.is_streamed());

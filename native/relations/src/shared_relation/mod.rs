@@ -26,7 +26,7 @@ pub use batch_table::Given;
 pub use columns_read::find_columns_read;
 pub use draws::DrawingRelations;
 pub use inline::{common_inlined, inline_for_analysis, inline_shared_relations};
-pub use isolated_join::{joined_apart, joined_in_place};
+pub use isolated_join::{isolate_joins, restore_joins};
 pub use iterations::IterationsNode;
 pub use local_execution::is_computed_here;
 pub use relation::{SharedRelation, read_from};

@@ -22,7 +22,7 @@ use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
 use crate::jvp::SweptQuery;
 use crate::plan::pull_up_column::pull_up_column;
-use crate::shared_relation::joined_apart;
+use crate::shared_relation::isolate_joins;
 use crate::tangents::tangent::Tangent;
 use crate::vjp::{
     Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, read_recomputed, value, values,
@@ -404,16 +404,16 @@ impl ByRow {
         if !self.sweeping.contracts || !is_looked_up {
             return Ok(input);
         }
-        let whole = joined_apart(input, names)?;
+        let whole = isolate_joins(input, names)?;
         if whole.transformed {
             return Ok(whole.data);
         }
         // The input reads other tables too. Isolates the joins below that do not.
         let below = whole.data.transform_down(|node| match &node {
             LogicalPlan::Join(join) if join.join_type == JoinType::Left => {
-                let apart = joined_apart(node, names)?;
-                let on = if apart.transformed { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue };
-                Ok(Transformed { tnr: on, ..apart })
+                let isolated = isolate_joins(node, names)?;
+                let on = if isolated.transformed { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue };
+                Ok(Transformed { tnr: on, ..isolated })
             }
             _ => Ok(Transformed::no(node)),
         });
