@@ -4,7 +4,7 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
 
-use crate::vjp::{in_two_sides, isolate_contraction, multiplied};
+use crate::vjp::{as_contraction, in_two_sides, isolate_contraction};
 use crate::vocabulary::names::{Names, is_added, under_names_of};
 
 /// Returns a plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
@@ -24,7 +24,7 @@ pub fn isolate_plain_contractions(plan: LogicalPlan) -> Result<Transformed<Logic
     plan.transform_up_with_subqueries(|node| match &node {
         LogicalPlan::Aggregate(aggregate) if !reads_outside(&node)? => {
             let ordered = in_two_sides(aggregate)?;
-            if multiplied(ordered.as_ref().unwrap_or(aggregate)).is_none() {
+            if as_contraction(ordered.as_ref().unwrap_or(aggregate)).is_none() {
                 return Ok(Transformed::no(node));
             }
             let sums = ordered.map_or_else(|| node.clone(), LogicalPlan::Aggregate);

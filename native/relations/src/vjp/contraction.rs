@@ -247,8 +247,8 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
         Some(LogicalPlan::Aggregate(ordered)) => ordered,
         _ => aggregate,
     };
-    let Some((join, conditions)) = multiplied(aggregate) else { return Ok(ordered) };
-    if !conditions.iter().all(|condition| takes(join, condition)) {
+    let Some((join, conditions)) = as_contraction(aggregate) else { return Ok(ordered) };
+    if !conditions.iter().all(|condition| accepts_filter(join, condition)) {
         return Ok(ordered);
     }
     let parts: Vec<_> = conditions.iter().flat_map(|part| split_conjunction(part)).map(columns_followed).collect();
@@ -319,7 +319,7 @@ fn is_linear(segment: &Segment) -> Result<bool> {
 /// If the plan cannot be put together again.
 pub fn push_filter_into_join(plan: LogicalPlan, condition: &Expr) -> Result<Transformed<LogicalPlan>> {
     match plan {
-        LogicalPlan::Join(join) if takes(&join, condition) => {
+        LogicalPlan::Join(join) if accepts_filter(&join, condition) => {
             let filter = conjunction(join.filter.into_iter().chain([condition.clone()]));
             Ok(Transformed::yes(LogicalPlan::Join(Join { filter, ..join })))
         }
@@ -336,13 +336,13 @@ pub fn push_filter_into_join(plan: LogicalPlan, condition: &Expr) -> Result<Tran
 
 /// Returns whether a join accepts a filter above it as a condition of its own. A filter with subqueries stays where it
 /// is, since DataFusion plans subqueries in filters.
-fn takes(join: &Join, condition: &Expr) -> bool {
+fn accepts_filter(join: &Join, condition: &Expr) -> bool {
     join.join_type == JoinType::Inner && !is_volatile(condition) && !has_subquery(condition)
 }
 
 /// Matches an aggregation of sums, averages and counts over both sides of a join, grouped by keys of both. Returns the
 /// join and the conditions above it.
-pub fn multiplied(aggregate: &Aggregate) -> Option<(&Join, Vec<&Expr>)> {
+pub fn as_contraction(aggregate: &Aggregate) -> Option<(&Join, Vec<&Expr>)> {
     let (mut below, mut conditions) = (aggregate.input.as_ref(), vec![]);
     while let LogicalPlan::Filter(filter) = below {
         conditions.push(&filter.predicate);

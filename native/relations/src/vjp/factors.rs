@@ -166,7 +166,7 @@ impl Factors {
         product.filter(|_| is_replaced)
     }
 
-    fn multiplied(mut self, by: Self) -> Self {
+    fn multiply(mut self, by: Self) -> Self {
         for (((factor, divisor), of), divided) in
             self.of_sides.iter_mut().zip(&mut self.divisors).zip(by.of_sides).zip(by.divisors)
         {
@@ -198,7 +198,7 @@ impl Factors {
         for (factor, divisor) in self.of_sides.iter().zip(&by.of_sides) {
             is_known &= is_double(factor)? || is_double(divisor)?;
         }
-        Ok(is_known.then(|| self.multiplied(Self { of_sides: [None, None], divisors: by.of_sides })))
+        Ok(is_known.then(|| self.multiply(Self { of_sides: [None, None], divisors: by.of_sides })))
     }
 }
 
@@ -217,7 +217,7 @@ fn factors(expr: &Expr, sides: [&LogicalPlan; 2], joined: &DFSchema) -> Result<O
     };
     let Some((a, b)) = factors(left, sides, joined)?.zip(factors(right, sides, joined)?) else { return Ok(None) };
     match op {
-        Operator::Multiply => Ok(Some(a.multiplied(b))),
+        Operator::Multiply => Ok(Some(a.multiply(b))),
         // The quotient of integers is truncated.
         _ if left.get_type(joined)? == DataType::Float64 => a.divided(b, joined),
         _ => Ok(None),

@@ -47,7 +47,7 @@ use datafusion_expr::logical_plan::Subquery;
 use crate::shared_relation::IterationsNode;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{non_query_nodes, shown};
-pub use contraction::{isolate_contraction, multiplied};
+pub use contraction::{as_contraction, isolate_contraction};
 pub use correlated::{correlated, with_joins, with_joins_in_relation, with_joins_of};
 pub use cotangents::RowCotangents;
 use linearize::SegmentBuilder;
