@@ -76,7 +76,7 @@ const PASSES: &[Pass] = &[
             let contracts = setting.contractions != Contractions::Off;
             let apart = (contracts, setting.shares_relations);
             let differentiation = Differentiation::new(setting.recognize, apart, &plan)?;
-            differentiation.with_fixed_points(setting.fixed_points.clone()).differentiated(plan)
+            differentiation.with_fixed_points(setting.fixed_points.clone()).rewrite_plan(plan)
         },
     },
     Pass {
@@ -166,7 +166,7 @@ pub fn prepared(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Returns the plan of a statement after all passes.
-pub fn passed(plan: LogicalPlan, setting: &PassContext) -> Result<Transformed<LogicalPlan>> {
+pub fn run_passes(plan: LogicalPlan, setting: &PassContext) -> Result<Transformed<LogicalPlan>> {
     PASSES.iter().try_fold(Transformed::no(plan), |before, Pass { name, scope, run }| {
         check_interrupted()?;
         before
@@ -219,7 +219,7 @@ mod tests {
         };
         let relation = Arc::new(SharedRelation::numbered("r", plan, "row"));
         let relation = SharedRelation::new("of r", relation.scan()?);
-        let passed = passed(Arc::new(relation).scan()?, &setting)?;
+        let passed = run_passes(Arc::new(relation).scan()?, &setting)?;
         assert!(passed.transformed);
         let has = |is: &dyn Fn(&LogicalPlan) -> bool| SharedRelation::any_node_in(&passed.data, is);
         #[cfg(not(feature = "datafusion-55"))]

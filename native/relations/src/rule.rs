@@ -15,7 +15,7 @@ use xql_guard::guard;
 
 use crate::layering::Size;
 use crate::options::{contractions, fixed_points, shares_ctes, shares_relations};
-use crate::passes::{PassContext, passed, prepared};
+use crate::passes::{PassContext, prepared, run_passes};
 use crate::shared_relation::{DrawingRelations, find_columns_read};
 use crate::subplan::{Sharing, Subplans};
 use crate::vjp::with_joins_in_relation;
@@ -59,10 +59,10 @@ impl DifferentiateRelations {
     }
 
     fn differentiate(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
-        guard(NAME, || self.differentiated(plan, config))
+        guard(NAME, || self.differentiate_unguarded(plan, config))
     }
 
-    fn differentiated(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
+    fn differentiate_unguarded(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
         let subplans = Subplans::read_by(&plan)?;
         let operators = subplans.operators(&plan, self.recognize)?;
         let is_plain = operators.is_empty() && contractions(config) != Contractions::Everywhere;
@@ -84,10 +84,10 @@ impl DifferentiateRelations {
             return Ok(read);
         }
         let own = OwnNames::of(&read.data)?;
-        read.transform_data(|plan| self.passed(plan, operators, config).map_err(|error| refused(error, &own)))
+        read.transform_data(|plan| self.run_checked(plan, operators, config).map_err(|error| refused(error, &own)))
     }
 
-    fn passed(
+    fn run_checked(
         &self,
         plan: LogicalPlan,
         operators: Operators,
@@ -101,7 +101,7 @@ impl DifferentiateRelations {
         let fixed_points = fixed_points(config);
         let setting =
             PassContext { recognize, operators, size, shares_relations, orders_joins, contractions, fixed_points };
-        let differentiated = passed(plan, &setting)?;
+        let differentiated = run_passes(plan, &setting)?;
         drawing.check(&differentiated.data)?;
         find_columns_read(&differentiated.data)?;
         if changed_rows(&differentiated.data)? != before {

@@ -70,19 +70,19 @@ impl Differentiation {
     }
 
     /// Rewrites all calls of a plan, except for those that `simplify` can expand by their node alone.
-    pub fn differentiated(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    pub fn rewrite_plan(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         self.rewrite(plan)?.transform_data(|plan| self.context.subplan_tangents.scanned_in(plan))
     }
 
     /// Rewrites the calls in a plan and below it. All copies of a query are rewritten alike.
     fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if !matches!(plan, LogicalPlan::SubqueryAlias(_)) {
-            return self.rewrite_once(plan);
+            return self.rewrite_node(plan);
         }
         if let Some(known) = self.context.copies.without_calls(&plan) {
             return Ok(Transformed::yes(known.clone()));
         }
-        let rewritten = self.rewrite_once(plan.clone())?;
+        let rewritten = self.rewrite_node(plan.clone())?;
         if rewritten.transformed {
             self.context.copies.add(plan, rewritten.data.clone())?;
         }
@@ -91,7 +91,7 @@ impl Differentiation {
 
     /// Rewrites the calls in a plan and below it.
     #[recursive::recursive]
-    fn rewrite_once(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    fn rewrite_node(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if let LogicalPlan::Union(union) = &plan
             && let Some(done) = self.branches(union)?
         {

@@ -60,12 +60,12 @@ fn above(
     let exprs = plan.expressions();
     Ok(match &plan {
         LogicalPlan::Projection(_) => {
-            let (exprs, column) = passed(exprs, column, names);
+            let (exprs, column) = pass_on(exprs, column, names);
             let input = inputs.pop().unwrap_or_default();
             (LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?), column)
         }
         LogicalPlan::Distinct(Distinct::On(on)) => {
-            let (exprs, column) = passed(on.select_expr.clone(), column, names);
+            let (exprs, column) = pass_on(on.select_expr.clone(), column, names);
             let input = Arc::new(inputs.pop().unwrap_or_default());
             let on = DistinctOn::try_new(on.on_expr.clone(), exprs, on.sort_expr.clone(), input)?;
             (LogicalPlan::Distinct(Distinct::On(on)), column)
@@ -151,7 +151,7 @@ fn term(before: &LogicalPlan, plan: LogicalPlan, column: Column) -> Term {
 }
 
 /// Returns what a node computes, with a column of its input, and what that is called there.
-fn passed(mut computed: Vec<Expr>, column: Column, names: &mut Names) -> (Vec<Expr>, Column) {
+fn pass_on(mut computed: Vec<Expr>, column: Column, names: &mut Names) -> (Vec<Expr>, Column) {
     let passed = Expr::Column(column);
     if let Some(known) = computed.iter().find(|known| *unaliased(known) == passed) {
         let (table, name) = known.qualified_name();
