@@ -39,7 +39,7 @@ use crate::physical::{
 use crate::version::table_scan;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::nodes::{any_node, draws_itself};
-use crate::vocabulary::nullable_wrapper::{marked, nullable};
+use crate::vocabulary::nullable_wrapper::{nullable, unwrap_nullable};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
 /// A relation that is computed once and read by several places of a plan.
@@ -351,7 +351,7 @@ impl SharedRelation {
     fn with_values(&self, handed_on: &[Expr]) -> Result<LogicalPlan> {
         let mut values = HashMap::new();
         for ((id, _), expr) in self.parameters.iter().zip(handed_on) {
-            if let Some(Expr::Literal(value, _)) = marked(unaliased(expr)).map(unaliased) {
+            if let Some(Expr::Literal(value, _)) = unwrap_nullable(unaliased(expr)).map(unaliased) {
                 values.insert(id.trim_start_matches('$').to_owned(), ScalarAndMetadata::from(value.clone()));
             }
         }
@@ -605,7 +605,7 @@ impl Reader {
 
     /// Returns what holds for the rows that are read, if it is known.
     fn condition(&self, filters: &[Expr], state: &dyn Session) -> Result<Option<Arc<dyn PhysicalExpr>>> {
-        let filters = filters.iter().filter(|filter| marked(unaliased(filter)).is_none()).cloned();
+        let filters = filters.iter().filter(|filter| unwrap_nullable(unaliased(filter)).is_none()).cloned();
         let Some(condition) = conjunction(filters) else { return Ok(None) };
         let schema = DFSchema::try_from(self.schema.as_ref().clone())?;
         state.create_physical_expr(condition, &schema).map(Some)

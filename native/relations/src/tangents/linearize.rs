@@ -19,7 +19,7 @@ use xql_autodiff::{Varies, inactive_condition};
 
 use super::dual::linearize_pair;
 use super::tangent::{Linearized, Tangent, Tangents};
-use crate::vocabulary::nullable_wrapper::unmarked;
+use crate::vocabulary::nullable_wrapper::unwrap_all;
 use crate::vocabulary::origin::passed_on;
 
 /// Returns the positions of the columns that the value of an expression may vary with.
@@ -79,7 +79,7 @@ impl LinearizedExpr {
     pub fn of(expr: Expr, schema: &DFSchema) -> Result<Self> {
         let field = field_of(&expr, schema)?;
         let column = passed_on(&expr, schema).and_then(|column| schema.maybe_index_of_column(column));
-        let passed_on = column.map(|index| (index, matches!(unmarked(&expr), Expr::Column(_))));
+        let passed_on = column.map(|index| (index, matches!(unwrap_all(&expr), Expr::Column(_))));
         let mut read = vec![];
         if can_vary(field.data_type()) {
             for index in reads(&expr, schema)? {
@@ -129,15 +129,15 @@ impl LinearizedExpr {
         if arguments.is_empty() {
             return Ok(Linearized::Known(Tangent::Zero));
         }
-        arguments.insert(0, unmarked(expr).clone());
+        arguments.insert(0, unwrap_all(expr).clone());
         check_subqueries(&arguments)?;
-        if let Some(tangent) = linearize_pair(unmarked(expr), &part)? {
+        if let Some(tangent) = linearize_pair(unwrap_all(expr), &part)? {
             return Ok(Linearized::Derived(tangent));
         }
         if !is_float(data_type) {
             return plan_err!(
                 "{} varies with {} and must be a float; it is {data_type}. Use the number that it is made of",
-                abbreviate(unmarked(expr)),
+                abbreviate(unwrap_all(expr)),
                 abbreviate(&arguments[1])
             );
         }
@@ -160,14 +160,14 @@ impl LinearizedExpr {
         };
         // Some functions, as `coalesce`, are a CASE only then. What has no derivative says so when that is asked for.
         let info = SimplifyContext::builder().with_schema(Arc::new(with_tangents.clone())).build();
-        let Ok(expr) = ExprSimplifier::new(info).simplify(unmarked(&self.expr).clone()) else { return Ok(None) };
+        let Ok(expr) = ExprSimplifier::new(info).simplify(unwrap_all(&self.expr).clone()) else { return Ok(None) };
         inactive_condition(&expr, with_tangents, &varies)
     }
 
     /// Returns the type of a tangent that [`linearize`](Self::linearize) has given, over the columns with theirs.
     pub fn field_of_derived(&self, tangent: &Expr, with_tangents: &DFSchema) -> Result<FieldRef> {
         match tangent {
-            Expr::ScalarFunction(call) if call.args.first() == Some(unmarked(&self.expr)) => {
+            Expr::ScalarFunction(call) if call.args.first() == Some(unwrap_all(&self.expr)) => {
                 let columns = call.args[1..].iter().step_by(2);
                 let types = columns.map(|column| type_of(column, with_tangents)).collect::<Result<Vec<_>>>()?;
                 let data_type = result_type(self.field.data_type(), &types);

@@ -58,7 +58,7 @@ pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Seg
         JoinType::LeftSemi | JoinType::LeftAnti => left,
         JoinType::RightSemi | JoinType::RightAnti => right,
         JoinType::LeftMark => {
-            left.columns.push(marked(&mut plan, builder.names)?);
+            left.columns.push(rename_mark(&mut plan, builder.names)?);
             left
         }
         other => return plan_err!("gradients by row cannot pass through a join of type {other}"),
@@ -69,7 +69,7 @@ pub fn join(builder: &mut SegmentBuilder, node: Node, join: &Join) -> Result<Seg
 
 /// Gives the mark column of a mark join a new name, and returns it. It tells whether a row of the left side has a
 /// match.
-fn marked(plan: &mut LogicalPlan, names: &mut Names) -> Result<Column> {
+fn rename_mark(plan: &mut LogicalPlan, names: &mut Names) -> Result<Column> {
     let name = names.part("mark");
     let mut exprs = columns(plan.schema());
     let mark = exprs.pop().map(|mark| mark.alias(name.clone()));

@@ -21,7 +21,7 @@ pub fn nullable(expr: Expr) -> Result<Expr> {
 }
 
 /// Unwraps an expression from [`nullable`].
-pub fn marked(expr: &Expr) -> Option<&Expr> {
+pub fn unwrap_nullable(expr: &Expr) -> Option<&Expr> {
     let Expr::Case(case) = expr else { return None };
     let ([(condition, value)], None, None) = (case.when_then_expr.as_slice(), &case.expr, &case.else_expr) else {
         return None;
@@ -39,19 +39,19 @@ pub fn marked(expr: &Expr) -> Option<&Expr> {
 }
 
 /// Returns the expression without its names and without what makes it nullable.
-pub fn unmarked(expr: &Expr) -> &Expr {
+pub fn unwrap_all(expr: &Expr) -> &Expr {
     let named = unaliased(expr);
-    marked(named).map_or(named, unmarked)
+    unwrap_nullable(named).map_or(named, unwrap_all)
 }
 
 /// Returns whether an expression draws a random number or the like. What makes it nullable draws one that changes nothing.
 pub fn draws(expr: &Expr) -> bool {
     // Most draw nothing at all.
-    is_volatile(expr) && is_volatile(&without_marks(expr))
+    is_volatile(expr) && is_volatile(&without_wrappers(expr))
 }
 
-fn without_marks(expr: &Expr) -> Expr {
-    let changed = expr.clone().transform_up(|part| match marked(&part) {
+fn without_wrappers(expr: &Expr) -> Expr {
+    let changed = expr.clone().transform_up(|part| match unwrap_nullable(&part) {
         Some(value) => Ok(Transformed::yes(value.clone())),
         None => Ok(Transformed::no(part)),
     });

@@ -7,7 +7,7 @@ use xql_autodiff::vocabulary::opaque_expr::cast_operand;
 use xql_autodiff::vocabulary::types::is_float;
 
 use super::nodes::non_query_nodes;
-use super::nullable_wrapper::marked;
+use super::nullable_wrapper::unwrap_nullable;
 use super::work_table::{is_work_table, source_column};
 
 /// What stands behind a column of a node.
@@ -21,7 +21,7 @@ pub enum Origin {
 
 /// Returns the column that an expression passes on, be it under another name or as another type of float.
 pub fn passed_on<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Column> {
-    if let Some(expr) = marked(expr) {
+    if let Some(expr) = unwrap_nullable(expr) {
         return passed_on(expr, schema);
     }
     let float = |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| is_float(&data_type));

@@ -19,7 +19,7 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::{is_equal, occurrences};
 use crate::vocabulary::names::columns;
 use crate::vocabulary::nodes::any_node;
-use crate::vocabulary::nullable_wrapper::{marked, nullable};
+use crate::vocabulary::nullable_wrapper::{nullable, unwrap_nullable};
 
 /// When the static term can be trusted to be nullable where it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ fn differing(query: &RecursiveQuery, trust: Static) -> BTreeSet<usize> {
         .collect()
 }
 
-/// Returns whether a column has been marked as nullable, here or below.
+/// Returns whether a column is wrapped as nullable, here or below.
 fn is_marked(plan: &LogicalPlan, index: usize) -> bool {
     let LogicalPlan::Projection(projection) = plan else { return false };
     match projection.expr.get(index).map(unaliased) {
@@ -122,7 +122,7 @@ fn is_marked(plan: &LogicalPlan, index: usize) -> bool {
             let below = projection.input.schema().maybe_index_of_column(column);
             below.is_some_and(|index| is_marked(&projection.input, index))
         }
-        expr => expr.is_some_and(|expr| marked(expr).is_some()),
+        expr => expr.is_some_and(|expr| unwrap_nullable(expr).is_some()),
     }
 }
 

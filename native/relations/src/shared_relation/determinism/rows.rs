@@ -8,7 +8,7 @@ use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::order::{in_one_order, total_order};
 use crate::shared_relation::iterations::IterationsNode;
-use crate::vocabulary::nullable_wrapper::marked;
+use crate::vocabulary::nullable_wrapper::unwrap_nullable;
 
 /// Rewrites a relation so that each reader can compute it and gets the same rows. With `number`, adds their numbers in
 /// a column of that name.
@@ -62,7 +62,7 @@ fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
 fn is_volatile(expr: &Expr) -> Result<bool> {
     let mut found = false;
     expr.apply(|part| {
-        if let Some(value) = marked(part) {
+        if let Some(value) = unwrap_nullable(part) {
             found |= is_volatile(value)?;
             return Ok(TreeNodeRecursion::Jump);
         }
