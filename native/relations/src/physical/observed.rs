@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::batch::projected;
-use super::observer_guard::told;
+use super::observer_guard::notify;
 use crate::version::without_expressions;
 
 /// Watches the steps of recursive queries while they run.
@@ -59,7 +59,7 @@ impl Observed {
     /// Those of the observer.
     pub fn step(&self, query: &str, step: usize, rows: &[RecordBatch]) -> Result<()> {
         let shown = rows.iter().map(|batch| projected(batch, &self.shown, &self.schema)).collect::<Result<Vec<_>>>()?;
-        told(|| self.observer.step(query, step, &shown))
+        notify(|| self.observer.step(query, step, &shown))
     }
 }
 
@@ -157,7 +157,7 @@ impl ExecutionPlan for ObservedExec {
                     return Ok(Some((batch.record_output(&metrics), (input, rows))));
                 }
                 let _timer = metrics.elapsed_compute().timer();
-                told(|| observer.step(&query, step, &rows))?;
+                notify(|| observer.step(&query, step, &rows))?;
                 Ok(None)
             }
         });

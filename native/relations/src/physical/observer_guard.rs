@@ -33,7 +33,7 @@ impl Calls {
 ///
 /// # Errors
 /// Those of the call.
-pub fn told(call: impl FnOnce() -> Result<()>) -> Result<()> {
+pub fn notify(call: impl FnOnce() -> Result<()>) -> Result<()> {
     /// Counts the call until it returns or panics.
     struct Running;
     impl Drop for Running {
