@@ -32,7 +32,7 @@ use datafusion_expr::LogicalPlan;
 
 use crate::shared_relation::IterationsNode;
 use crate::vocabulary::names::Names;
-use crate::vocabulary::nodes::{non_query_nodes, shown};
+use crate::vocabulary::nodes::{format_node, non_query_nodes};
 pub use direction::{Direction, Variable};
 pub use hoist_volatile::VolatileColumns;
 pub use propagate::{ColumnRequest, Perturb, WithTangents};
@@ -76,7 +76,7 @@ fn rule(propagation: &mut Propagation, plan: LogicalPlan, requests: &[NodeReques
             iterations::iterations(propagation, plan, requests)
         }
         LogicalPlan::Extension(_) | non_query_nodes!() => {
-            plan_err!("derivatives by {} cannot pass through {}", propagation.variable_of(requests), shown(&plan))
+            plan_err!("derivatives by {} cannot pass through {}", propagation.variable_of(requests), format_node(&plan))
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::shared_relation::SharedRelation;
 use crate::tangents::tangent::{self, Inactive, Tangent, Tangents};
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, with_columns};
-use crate::vocabulary::nodes::{non_query_nodes, shown};
+use crate::vocabulary::nodes::{format_node, non_query_nodes};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// The values of the variable that move.
@@ -422,7 +422,7 @@ fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result
     plan_err!(
         "the direction {seed} is not the same in all rows, and cannot pass from {variable} through {}. Take the derivative by a \
          column of one row, along {variable} + eps * {seed}",
-        shown(plan)
+        format_node(plan)
     )
 }
 

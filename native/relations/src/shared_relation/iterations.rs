@@ -22,7 +22,7 @@ use crate::options::{checkpoints, fixed_points};
 use crate::physical::{
     AdjointExec, BEFORE, FixedPoint, Keeps, Observed, PreserveOrder, Query, RecursiveTapeExec, WithoutMetrics,
 };
-use crate::vocabulary::observed::{observer, shown};
+use crate::vocabulary::observed::{observed_columns, observer};
 
 /// The iterations of a recursive query, as the plan of a shared relation.
 #[derive(Debug, Clone)]
@@ -142,7 +142,8 @@ impl IterationsNode {
         let start = state.create_physical_plan(start).await?;
         let step =
             session_of_iterations(state, matches!(keeps, Keeps::Checkpoints(_)))?.create_physical_plan(step).await?;
-        let observed = observer().map(|observer| Observed::new(observer, &self.columns, shown(&self.columns)));
+        let observed =
+            observer().map(|observer| Observed::new(observer, &self.columns, observed_columns(&self.columns)));
         let query = Query {
             name: self.name.clone(),
             work: self.given.id(),

@@ -59,7 +59,7 @@ impl CommonSubplan {
     pub fn try_new(written: LogicalPlan, plan: LogicalPlan, is_materialized: bool) -> Result<Self> {
         let size = written_out_size(&plan)?;
         let (parameters, work_tables) = (parameters(&plan)?, work_tables(&plan)?);
-        let (tables, has_subquery) = shown(&plan)?;
+        let (tables, has_subquery) = describe_tables(&plan)?;
         let known = written.schema().functional_dependencies().clone();
         let schema = Arc::new(plan.schema().as_ref().clone().with_functional_dependencies(known)?);
         Ok(Self { written, plan, schema, size, parameters, work_tables, tables, has_subquery, is_materialized })
@@ -175,7 +175,7 @@ fn work_tables(plan: &LogicalPlan) -> Result<Vec<LogicalPlan>> {
 }
 
 /// Returns the scans of tables in a plan as `EXPLAIN` shows them, each once, and whether it has a subquery.
-fn shown(plan: &LogicalPlan) -> Result<(Vec<String>, bool)> {
+fn describe_tables(plan: &LogicalPlan) -> Result<(Vec<String>, bool)> {
     let (mut tables, mut has_subquery) = (vec![], false);
     plan.apply_with_subqueries(|node| {
         has_subquery |= matches!(node, LogicalPlan::Subquery(_));

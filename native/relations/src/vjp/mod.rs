@@ -46,7 +46,7 @@ use datafusion_expr::logical_plan::Subquery;
 
 use crate::shared_relation::IterationsNode;
 use crate::vocabulary::names::Names;
-use crate::vocabulary::nodes::{non_query_nodes, shown};
+use crate::vocabulary::nodes::{format_node, non_query_nodes};
 pub use contraction::{as_contraction, isolate_contraction};
 pub use correlated::{correlated, with_joins, with_joins_in_relation, with_joins_of};
 pub use cotangents::RowCotangents;
@@ -125,5 +125,5 @@ fn rule(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<
 }
 
 fn refused(plan: &LogicalPlan) -> Result<Segment> {
-    plan_err!("gradients by row cannot pass through {}", shown(plan))
+    plan_err!("gradients by row cannot pass through {}", format_node(plan))
 }

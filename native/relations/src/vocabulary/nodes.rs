@@ -26,7 +26,7 @@ macro_rules! non_query_nodes {
 pub(crate) use non_query_nodes;
 
 /// Returns a node in one line, for messages.
-pub fn shown(node: &LogicalPlan) -> String {
+pub fn format_node(node: &LogicalPlan) -> String {
     node.display().to_string().lines().next().unwrap_or_default().to_owned()
 }
 

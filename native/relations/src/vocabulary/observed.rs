@@ -33,7 +33,7 @@ pub fn observer() -> Option<Arc<dyn Observer>> {
 
 /// Returns the columns of a recursive query that an observer sees: all columns of the query, even those that the query
 /// itself does not read, such as a loss. Columns that derivatives have added are hidden.
-pub fn shown(schema: &SchemaRef) -> Vec<usize> {
+pub fn observed_columns(schema: &SchemaRef) -> Vec<usize> {
     (0..schema.fields().len()).filter(|at| !is_added(schema.field(*at).name())).collect()
 }
 
@@ -88,7 +88,7 @@ impl TableProvider for ObservedWorkTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let input = self.table.scan(state, None, filters, limit).await?;
         let schema = self.schema();
-        let observed = ObservedExec::new(self.name(), Arc::clone(&self.observer), shown(&schema), input);
+        let observed = ObservedExec::new(self.name(), Arc::clone(&self.observer), observed_columns(&schema), input);
         let Some(projection) = projection else { return Ok(Arc::new(observed)) };
         let columns = projection.iter().map(|index| {
             let name = schema.field(*index).name();

@@ -12,7 +12,7 @@ use xql_autodiff::vocabulary::columns::columns_followed;
 use crate::shared_relation::SharedRelation;
 use crate::vocabulary::decorrelated::decorrelated;
 use crate::vocabulary::identity::{Relation, is_same};
-use crate::vocabulary::nodes::{any_node_behind, shown};
+use crate::vocabulary::nodes::{any_node_behind, format_node};
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::{Source, sources_of};
 
@@ -96,7 +96,7 @@ pub fn computed_beside<'p>(
         return plan_err!(
             "the derivative of {expression} is that of each row by {} as {} reads it too, and the iterations of {} have none for each of their \
              rows. Differentiate the rest alone",
-            shown(&relation.node),
+            format_node(&relation.node),
             beside.alias,
             iterated.alias
         );
