@@ -81,7 +81,7 @@ fn stack(plan: LogicalPlan, operators: &Operators, size: Size, names: &mut Names
         return Ok(Transformed::no(plan));
     }
     let mut calls = Calls::over(input.schema(), operators);
-    let Some((taken, kept)) = taken_apart(&plan, &mut calls, names)? else { return Ok(Transformed::no(plan)) };
+    let Some((taken, kept)) = split_calls(&plan, &mut calls, names)? else { return Ok(Transformed::no(plan)) };
     if calls.size()? < size.functions {
         return Ok(Transformed::no(plan));
     }
@@ -119,7 +119,7 @@ type Parts = Vec<(Expr, bool)>;
 
 /// Returns the parts of a node's expressions with columns for their calls, and the columns of the input that it reads besides;
 /// none if one has to be evaluated where it stands.
-fn taken_apart(plan: &LogicalPlan, calls: &mut Calls, names: &mut Names) -> Result<Option<(Parts, BTreeSet<usize>)>> {
+fn split_calls(plan: &LogicalPlan, calls: &mut Calls, names: &mut Names) -> Result<Option<(Parts, BTreeSet<usize>)>> {
     let mut parts = vec![];
     let mut stays = false;
     let mut kept = BTreeSet::new();

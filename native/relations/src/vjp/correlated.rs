@@ -27,7 +27,7 @@ pub fn with_joins(subquery: &Subquery) -> Result<Subquery> {
     if subquery.outer_ref_columns.is_empty() && !is_correlated_within(&subquery.subquery)? {
         return Ok(subquery.clone());
     }
-    let plan = taken_apart(&subquery.subquery)?;
+    let plan = decorrelate(&subquery.subquery)?;
     let outer_ref_columns = plan.all_out_ref_exprs();
     Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: subquery.spans.clone() })
 }
@@ -41,7 +41,7 @@ pub fn with_joins_of(query: &Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
     if !any_node(query, is_lateral)? {
         return Ok(Arc::clone(query));
     }
-    let plan = taken_apart(query)?;
+    let plan = decorrelate(query)?;
     if any_node(&plan, is_lateral)? {
         return plan_err!("{LATERAL}");
     }
@@ -57,13 +57,13 @@ pub fn with_joins_in_relation(plan: LogicalPlan, recognize: Recognize) -> Result
     if !is_correlated_within(&plan)? || !Operators::of(&plan, recognize)?.is_empty() {
         return Ok(plan);
     }
-    taken_apart(&plan)
+    decorrelate(&plan)
 }
 
 const LATERAL: &str = "a gradient by row passes through LATERAL where DataFusion makes a join of it, and of this one it makes none, as of \
                        one with LIMIT. Write it as a join";
 
-fn taken_apart(query: &LogicalPlan) -> Result<LogicalPlan> {
+fn decorrelate(query: &LogicalPlan) -> Result<LogicalPlan> {
     let optimizer =
         Optimizer::with_rules(vec![Arc::new(ScalarSubqueryToJoin::new()), Arc::new(DecorrelateLateralJoin::new())]);
     let context = OptimizerContext::new().with_skip_failing_rules(false);

@@ -39,7 +39,7 @@ fn is_written_alike(a: &LogicalPlan, b: &LogicalPlan) -> bool {
         (None, None) => {}
         (one, other) => return is_written_alike(one.unwrap_or(a), other.unwrap_or(b)),
     }
-    let (Some((one, inputs)), Some((other, others))) = (taken_apart(a), taken_apart(b)) else { return false };
+    let (Some((one, inputs)), Some((other, others))) = (split_inputs(a), split_inputs(b)) else { return false };
     if inputs.is_empty() {
         return a == b && Arc::ptr_eq(a.schema(), b.schema());
     }
@@ -49,7 +49,7 @@ fn is_written_alike(a: &LogicalPlan, b: &LogicalPlan) -> bool {
 }
 
 /// Returns a node without its inputs, and these and its subqueries.
-fn taken_apart(node: &LogicalPlan) -> Option<(LogicalPlan, Vec<LogicalPlan>)> {
+fn split_inputs(node: &LogicalPlan) -> Option<(LogicalPlan, Vec<LogicalPlan>)> {
     let (node, mut inputs) = without_inputs(node.clone()).ok()?;
     let visited = node.apply_subqueries(|subquery| {
         inputs.push(subquery.clone());

@@ -18,8 +18,8 @@ const TABLES: [&str; 2] = [
     "CREATE TABLE y AS SELECT * FROM (VALUES (1, 1.0), (2, 3.0), (4, 5.0)) AS t(k, y)",
 ];
 
-/// The plan of a statement as such a session gives it, with its subqueries taken apart.
-async fn taken_apart(ctx: &SessionContext, sql: &str) -> Result<LogicalPlan> {
+/// The plan of a statement as such a session gives it, with its subqueries decorrelated.
+async fn decorrelate(ctx: &SessionContext, sql: &str) -> Result<LogicalPlan> {
     let plan = ctx.sql(sql).await?.into_unoptimized_plan();
     let plan = Analyzer::new().execute_and_check(plan, &ConfigOptions::new(), |_, _| {})?;
     let rules = Optimizer::with_rules(vec![
@@ -32,7 +32,7 @@ async fn taken_apart(ctx: &SessionContext, sql: &str) -> Result<LogicalPlan> {
 
 /// The last column of a statement, both ways.
 async fn both(ctx: &SessionContext, sql: &str) -> Result<[Vec<Option<f64>>; 2]> {
-    let frames = [ctx.sql(sql).await?, ctx.execute_logical_plan(taken_apart(ctx, sql).await?).await?];
+    let frames = [ctx.sql(sql).await?, ctx.execute_logical_plan(decorrelate(ctx, sql).await?).await?];
     let [written, apart] = frames;
     Ok([last_of(&written.collect().await?)?, last_of(&apart.collect().await?)?])
 }
@@ -97,7 +97,7 @@ async fn below_the_call() -> Result<()> {
         )
     };
     for value in ["SUM(b.val)", "MAX(b.val * b.x)", "VAR_POP(b.val)"] {
-        for plan in [ctx.sql(&below(value)).await?.into_unoptimized_plan(), taken_apart(&ctx, &below(value)).await?] {
+        for plan in [ctx.sql(&below(value)).await?.into_unoptimized_plan(), decorrelate(&ctx, &below(value)).await?] {
             let error = ctx.execute_logical_plan(plan).await?.create_physical_plan().await.err();
             let error = error.map(|error| error.to_string()).unwrap_or_default();
             assert!(error.contains("in place of the column"), "{error}");
