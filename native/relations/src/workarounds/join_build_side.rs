@@ -53,14 +53,14 @@ pub fn one_row_sides_left(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>>
     let mut few = Few::of_queries(&queries)?;
     each_rewritten(plan, &mut |plan| {
         plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Join(join) if few.is_to_be_turned(&join)? => turned(join).map(Transformed::yes),
+            LogicalPlan::Join(join) if few.should_swap(&join)? => swap_inputs(join).map(Transformed::yes),
             node => Ok(Transformed::no(node)),
         })
     })
 }
 
 /// Returns a join with its sides exchanged, and its columns in their order.
-fn turned(join: Join) -> Result<LogicalPlan> {
+fn swap_inputs(join: Join) -> Result<LogicalPlan> {
     let Join { left, right, on, filter, join_type, join_constraint, schema, null_equality, null_aware } = join;
     let on = on.into_iter().map(|(left, right)| (right, left)).collect();
     let join = Join::try_new(right, left, on, filter, join_type.swap(), join_constraint, null_equality, null_aware)?;
@@ -122,7 +122,7 @@ impl Few {
     }
 
     /// Returns whether the right side has one row, and the left side may have more.
-    fn is_to_be_turned(&mut self, join: &Join) -> Result<bool> {
+    fn should_swap(&mut self, join: &Join) -> Result<bool> {
         let keeps_both = matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
         Ok(keeps_both && self.rows(&join.right)?.is_one && !self.rows(&join.left)?.is_one)
     }
