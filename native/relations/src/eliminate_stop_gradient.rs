@@ -19,7 +19,7 @@ pub struct EliminateStopGradient;
 
 impl OptimizerRule for EliminateStopGradient {
     fn name(&self) -> &str {
-        "remove_stop_gradient"
+        "eliminate_stop_gradient"
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {

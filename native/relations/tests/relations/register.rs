@@ -31,7 +31,7 @@ fn is_registered(state: &SessionState, stock: &[Vec<String>; 2]) -> bool {
         return false;
     }
     assert_eq!(analyzers, [stock_analyzers.as_slice(), &ours].concat());
-    let last = ["nullable_recursive_columns", "remove_stop_gradient", "observe_recursion"].map(str::to_owned);
+    let last = ["nullable_recursive_columns", "eliminate_stop_gradient", "observe_recursion"].map(str::to_owned);
     assert_eq!(optimizers(state), [&ours, stock_optimizers.as_slice(), &last].concat());
     true
 }
