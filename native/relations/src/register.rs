@@ -3,7 +3,6 @@
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion_expr::planner::RelationPlanner;
-use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
 use xql_autodiff::{Rules, functions_with, recognize};
 
@@ -53,7 +52,7 @@ pub fn relation_planners(shares: bool) -> Vec<Arc<dyn RelationPlanner>> {
 ///
 /// Statements that other threads plan meanwhile have all rules that the session had before, and these or none of these.
 pub fn add_rules(session: &SessionContext, recognize: Recognize) {
-    if lacks_rules(&session.state_ref().read(), recognize) {
+    if lacks_rules(&session.state_ref().read()) {
         update(session, |copy| insert_rules(copy, recognize));
     }
 }
@@ -69,15 +68,14 @@ fn update(session: &SessionContext, change: impl FnOnce(&SessionContext)) {
     *state = copy.state_ref().read().clone();
 }
 
-fn lacks_rules(state: &SessionState, recognize: Recognize) -> bool {
-    let rule = DifferentiateRelations::recognizing(recognize);
-    !state.analyzer().rules.iter().any(|known| known.name() == AnalyzerRule::name(&rule))
+fn lacks_rules(state: &SessionState) -> bool {
+    !state.analyzer().rules.iter().any(|known| known.name() == DifferentiateRelations::NAME)
 }
 
 /// Adds the rules and their options to a session that nobody else uses.
 fn insert_rules(session: &SessionContext, recognize: Recognize) {
     let state = session.state_ref().read().clone();
-    if !lacks_rules(&state, recognize) {
+    if !lacks_rules(&state) {
         return;
     }
     {

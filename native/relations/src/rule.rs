@@ -37,12 +37,13 @@ pub struct DifferentiateRelations {
     orders_joins: bool,
 }
 
-const NAME: &str = "differentiate_relations";
-
 /// Measured: below that, a stack is planned no faster.
 const WORTH_A_STACK: Size = Size { functions: 20, threshold: Threshold { times: 2, more: 100, repeated: 16 } };
 
 impl DifferentiateRelations {
+    /// The name of the rule in a session.
+    pub const NAME: &'static str = "differentiate_relations";
+
     /// Creates the rule for the functions of `xql_autodiff`.
     pub fn new() -> Self {
         Self::recognizing(recognize)
@@ -59,7 +60,7 @@ impl DifferentiateRelations {
     }
 
     fn differentiate(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
-        guard(NAME, || self.differentiate_unguarded(plan, config))
+        guard(Self::NAME, || self.differentiate_unguarded(plan, config))
     }
 
     fn differentiate_unguarded(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
@@ -162,7 +163,7 @@ impl Default for DifferentiateRelations {
 
 impl AnalyzerRule for DifferentiateRelations {
     fn name(&self) -> &str {
-        NAME
+        Self::NAME
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
@@ -172,7 +173,7 @@ impl AnalyzerRule for DifferentiateRelations {
 
 impl OptimizerRule for DifferentiateRelations {
     fn name(&self) -> &str {
-        NAME
+        Self::NAME
     }
 
     fn supports_rewrite(&self) -> bool {
