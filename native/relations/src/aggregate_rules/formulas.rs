@@ -130,7 +130,7 @@ pub fn of(function: &WindowFunctionDefinition, arity: usize) -> Result<Option<&'
     let is_known = match function {
         WindowFunctionDefinition::AggregateUDF(udf) => aggregate(udf.name()).is_ok_and(|known| known == *udf),
         WindowFunctionDefinition::WindowUDF(udf) => {
-            FrameSum::of(function).is_some() || all_default_window_functions().contains(udf)
+            FrameSum::from_function(function).is_some() || all_default_window_functions().contains(udf)
         }
     };
     if is_known { formula(function.name(), arity) } else { Ok(None) }

@@ -29,7 +29,7 @@ pub enum FrameSum {
 
 impl FrameSum {
     /// Creates the one that a window function is.
-    pub fn of(function: &WindowFunctionDefinition) -> Option<Self> {
+    pub fn from_function(function: &WindowFunctionDefinition) -> Option<Self> {
         let WindowFunctionDefinition::WindowUDF(function) = function else { return None };
         function.inner().downcast_ref::<FrameSumUdwf>().map(|function| function.sum)
     }

@@ -128,7 +128,7 @@ impl AggregateRows<'_> {
 
     /// Returns which rows of a function do not vary by the branches that they take, if that is known of some.
     fn inactive_rows(&self, call: &AggregateOrWindow) -> Result<Option<Expr>> {
-        if matches!(call, AggregateOrWindow::Window(call) if FrameSum::of(&call.fun).is_some()) {
+        if matches!(call, AggregateOrWindow::Window(call) if FrameSum::from_function(&call.fun).is_some()) {
             return Ok(None);
         }
         let mut conditions = vec![];

@@ -39,7 +39,7 @@ use crate::vocabulary::expressions::{failing, one_zero};
 /// `RANGE` that may exclude the row.
 pub fn is_known_by_own_cell(function: &WindowFunction, repeats: bool) -> Result<bool> {
     let params = &function.params;
-    if FrameSum::of(&function.fun).is_some() {
+    if FrameSum::from_function(&function.fun).is_some() {
         return Ok(false);
     }
     if is_choice(function.fun.name()) || is_whole(params) {

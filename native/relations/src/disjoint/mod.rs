@@ -50,7 +50,7 @@ pub fn disjoint_joins_as_unions(plan: LogicalPlan, operators: &Operators) -> Res
     let is_sorted = cfg!(feature = "datafusion-55") && any_node(&plan, |node| Ok(asks_for_order(node)))?;
     plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::Projection(_) = &node else { return Ok(Transformed::no(node)) };
-        let Some(parts) = Parts::of(&node, operators, &mut names)? else { return Ok(Transformed::no(node)) };
+        let Some(parts) = Parts::match_plan(&node, operators, &mut names)? else { return Ok(Transformed::no(node)) };
         // With columns for each table, as many NULLs as there are tables squared would be written down.
         if node.schema().fields().len() > 2 * parts.widest() {
             return Ok(Transformed::no(node));

@@ -48,15 +48,15 @@ enum PartInput<'p> {
 
 impl<'p> Parts<'p> {
     /// Returns the parts of a plan, if there are several.
-    pub fn of(plan: &'p LogicalPlan, operators: &'p Operators, names: &mut Names) -> Result<Option<Self>> {
+    pub fn match_plan(plan: &'p LogicalPlan, operators: &'p Operators, names: &mut Names) -> Result<Option<Self>> {
         let (input, columns) = match plan {
             LogicalPlan::SubqueryAlias(alias) => {
-                let Some(input) = Self::of(&alias.input, operators, names)? else { return Ok(None) };
+                let Some(input) = Self::match_plan(&alias.input, operators, names)? else { return Ok(None) };
                 let columns = input.columns.clone();
                 (PartInput::Passed(Box::new(input)), columns)
             }
             LogicalPlan::Projection(projection) if !projection.expr.iter().any(has_subquery) => {
-                let Some(input) = Self::of(&projection.input, operators, names)? else { return Ok(None) };
+                let Some(input) = Self::match_plan(&projection.input, operators, names)? else { return Ok(None) };
                 let passed = |expr: &Expr| match unaliased(expr) {
                     Expr::Column(column) => {
                         let index = projection.input.schema().index_of_column(column)?;
@@ -68,10 +68,10 @@ impl<'p> Parts<'p> {
                 (PartInput::Passed(Box::new(input)), columns)
             }
             LogicalPlan::Join(join) if join.join_type == JoinType::Full => {
-                let left =
-                    Self::of(&join.left, operators, names)?.map_or_else(|| Self::one(&join.left, operators), Ok)?;
-                let right =
-                    Self::of(&join.right, operators, names)?.map_or_else(|| Self::one(&join.right, operators), Ok)?;
+                let left = Self::match_plan(&join.left, operators, names)?
+                    .map_or_else(|| Self::one(&join.left, operators), Ok)?;
+                let right = Self::match_plan(&join.right, operators, names)?
+                    .map_or_else(|| Self::one(&join.right, operators), Ok)?;
                 if !are_apart(join, &left, &right)? {
                     return Ok(None);
                 }
@@ -82,7 +82,7 @@ impl<'p> Parts<'p> {
                 (PartInput::Either(Box::new(left), Box::new(right)), columns)
             }
             LogicalPlan::Join(join) if is_cross(join) => {
-                let Some(left) = Self::of(&join.left, operators, names)? else { return Ok(None) };
+                let Some(left) = Self::match_plan(&join.left, operators, names)? else { return Ok(None) };
                 let Some(other) = computed_once(&join.right, names)? else { return Ok(None) };
                 let mut columns = left.columns.clone();
                 columns.resize(plan.schema().fields().len(), None);

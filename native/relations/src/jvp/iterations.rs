@@ -27,7 +27,9 @@ use crate::vocabulary::names::columns;
 pub fn iterations(propagation: &mut Propagation, plan: LogicalPlan, requests: &[NodeRequest]) -> Result<WithTangents> {
     let active: Vec<_> = (0..requests.len()).filter(|number| requests[*number].is_active()).collect();
     let [direction] = active[..] else { return propagation.propagate_one_by_one(plan, requests) };
-    let Some(iterations) = IterationsNode::of(&plan) else { return internal_err!("a node of iterations is none") };
+    let Some(iterations) = IterationsNode::from_node(&plan) else {
+        return internal_err!("a node of iterations is none");
+    };
     let Some(cell) = propagation.directions[direction].cell.clone() else {
         return plan_err!(
             "{} is a recursive query that a gradient by row passes through, and derivatives by {} cannot pass through that gradient",

@@ -72,7 +72,7 @@ fn rule(propagation: &mut Propagation, plan: LogicalPlan, requests: &[NodeReques
         LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(propagation, query, requests),
         LogicalPlan::TableScan(scan) => table_scan::table_scan(propagation, scan, requests),
         LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(WithTangents::constant(plan, requests.len())),
-        LogicalPlan::Extension(_) if IterationsNode::of(&plan).is_some() => {
+        LogicalPlan::Extension(_) if IterationsNode::from_node(&plan).is_some() => {
             iterations::iterations(propagation, plan, requests)
         }
         LogicalPlan::Extension(_) | non_query_nodes!() => {

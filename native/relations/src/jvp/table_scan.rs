@@ -175,7 +175,7 @@ fn add_tangents(
     let varying = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
     let request = ColumnRequest { variable: Variable::Everywhere, perturb: Perturb::AllRows, columns: varying };
     let (propagated, of_plan) = propagation.propagate_in(direction, plan.clone(), request)?;
-    if IterationsNode::of(&propagated).is_some() {
+    if IterationsNode::from_node(&propagated).is_some() {
         // The tangents are its last columns already.
         let with_tangents = latest.with_plan(propagated);
         propagation.shared.add(latest, cell.clone(), with_tangents, of_plan);

@@ -27,7 +27,7 @@ use crate::version::{statistics, without_expressions};
 /// If the plan cannot be put together again.
 pub fn share_projections(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let shared = plan.transform_up(|node| {
-        Ok(match CachedProjectionExec::of(&node)? {
+        Ok(match CachedProjectionExec::match_node(&node)? {
             Some(shared) => Transformed::yes(Arc::new(shared) as _),
             None => Transformed::no(node),
         })
@@ -54,7 +54,7 @@ struct Asking {
 
 impl CachedProjectionExec {
     /// Converts a node, if it is a projection over a shared relation with function calls.
-    fn of(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+    fn match_node(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(None) };
         let Some(reader) = reader(projection.input()) else { return Ok(None) };
         let columns = projection.expr().iter().map(|column| Asking::of(&column.expr, reader));

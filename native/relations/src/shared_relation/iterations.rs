@@ -91,7 +91,7 @@ impl IterationsNode {
     }
 
     /// Returns the iterations that a node is.
-    pub fn of(node: &LogicalPlan) -> Option<&Self> {
+    pub fn from_node(node: &LogicalPlan) -> Option<&Self> {
         let LogicalPlan::Extension(extension) = node else { return None };
         extension.node.as_any().downcast_ref()
     }

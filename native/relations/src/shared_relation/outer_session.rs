@@ -15,7 +15,7 @@ impl OuterSession {
     pub fn left_to_plan_a_part(session: &dyn Session) -> Option<SessionState> {
         let whole = session.as_any().downcast_ref::<SessionState>()?;
         let mut part = whole.clone();
-        if Self::of(whole).is_none() {
+        if Self::from_session(whole).is_none() {
             part.config_mut().set_extension(Arc::new(Self(whole.clone())));
             without_dynamic_filters(part.config_mut());
         }
@@ -28,7 +28,7 @@ impl OuterSession {
     }
 
     /// Returns the session of the whole plan, if this session plans a subplan.
-    pub fn of(session: &dyn Session) -> Option<Arc<Self>> {
+    pub fn from_session(session: &dyn Session) -> Option<Arc<Self>> {
         session.config().get_extension()
     }
 }

@@ -285,7 +285,7 @@ impl SharedRelation {
     /// Returns the columns that are computed. Iterations and the number of a row are, whether they are read or not.
     pub fn columns_computed(&self) -> Vec<usize> {
         let all = 0..self.schema.fields().len();
-        match locked(&self.columns_read).as_ref().filter(|_| IterationsNode::of(&self.plan).is_none()) {
+        match locked(&self.columns_read).as_ref().filter(|_| IterationsNode::from_node(&self.plan).is_none()) {
             Some(read) => {
                 let number = self.is_numbered().then(|| all.end - 1);
                 let checked = match self.kind {
@@ -382,7 +382,7 @@ impl SharedRelation {
         let columns = self.columns_computed();
         // The passes of the rule are behind it. The session sees no call in it, and leaves it as it is.
         let plan = project(self.with_values(handed_on)?, &columns)?;
-        let plan = match IterationsNode::of(&plan) {
+        let plan = match IterationsNode::from_node(&plan) {
             Some(iterations) => of_iterations(iterations, state).await?,
             None => alone(&plan, state).await?,
         };
@@ -563,7 +563,7 @@ impl TableProvider for Reader {
             let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
             return self.relation.part_of(state, filters, columns, &self.schema).await;
         }
-        let whole = OuterSession::of(state);
+        let whole = OuterSession::from_session(state);
         let state = whole.as_deref().map_or(state, |whole| whole.session());
         let PlannedForReader { shared, is_first, columns } = self.relation.planned(state, filters).await?;
         if let Some(tape) = shared.plan().downcast_ref::<RecursiveTapeExec>() {
@@ -580,7 +580,7 @@ impl TableProvider for Reader {
     /// Accepts filters inexactly: the rows of iterations that they exclude need not be kept, and the filters stay in
     /// the plan.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let has_iterations = IterationsNode::of(&self.relation.plan).is_some();
+        let has_iterations = IterationsNode::from_node(&self.relation.plan).is_some();
         let is_taken = |filter: &Expr| has_iterations && !is_volatile(filter) && !has_subquery(filter);
         let answer = |filter: &&Expr| match is_taken(filter) {
             true => TableProviderFilterPushDown::Inexact,

@@ -96,7 +96,7 @@ impl Subplans {
     fn count(&mut self, plan: &LogicalPlan) -> Result<()> {
         let mut found = vec![];
         plan.apply_with_subqueries(|node| {
-            found.extend(SubplanScan::of(node).cloned());
+            found.extend(SubplanScan::from_node(node).cloned());
             Ok(TreeNodeRecursion::Continue)
         })?;
         for scan in found {
@@ -168,7 +168,7 @@ impl Subplans {
     }
 
     fn rewritten(&mut self, plan: LogicalPlan, prepare: Prepare) -> Result<Transformed<LogicalPlan>> {
-        rewrite_up(plan, &mut |node| match SubplanScan::of(&node).cloned() {
+        rewrite_up(plan, &mut |node| match SubplanScan::from_node(&node).cloned() {
             Some(scan) => self.read(&scan, prepare).map(Transformed::yes),
             None => Ok(Transformed::no(node)),
         })

@@ -107,7 +107,7 @@ impl CommonSubplan {
 
 impl SubplanScan {
     /// Returns the leaf that a node is.
-    pub fn of(node: &LogicalPlan) -> Option<&Self> {
+    pub fn from_node(node: &LogicalPlan) -> Option<&Self> {
         let LogicalPlan::Extension(extension) = node else { return None };
         extension.node.as_any().downcast_ref()
     }
@@ -151,7 +151,7 @@ impl SubplanScan {
 pub fn written_out_size(plan: &LogicalPlan) -> Result<usize> {
     let mut size = 0_usize;
     plan.apply_with_subqueries(|node| {
-        size = size.saturating_add(SubplanScan::of(node).map_or(1, |scan| scan.subplan.size));
+        size = size.saturating_add(SubplanScan::from_node(node).map_or(1, |scan| scan.subplan.size));
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(size)
@@ -179,7 +179,7 @@ fn describe_tables(plan: &LogicalPlan) -> Result<(Vec<String>, bool)> {
     let (mut tables, mut has_subquery) = (vec![], false);
     plan.apply_with_subqueries(|node| {
         has_subquery |= matches!(node, LogicalPlan::Subquery(_));
-        match (node, SubplanScan::of(node)) {
+        match (node, SubplanScan::from_node(node)) {
             (LogicalPlan::TableScan(_), _) => tables.push(node.display().to_string()),
             (_, Some(scan)) => {
                 tables.extend(scan.subplan.tables.iter().cloned());

@@ -40,7 +40,7 @@ pub struct PulledJoin<'r> {
 impl<'r> PulledJoin<'r> {
     /// Recognizes a segment over a join of two sides whose rows each have the cotangent of their group. Returns `None`
     /// for any other segment, and if a side is expensive to compute, since every sum reads both sides again.
-    pub fn of(segment: &'r Segment, rows: &LogicalPlan) -> Option<Self> {
+    pub fn match_segment(segment: &'r Segment, rows: &LogicalPlan) -> Option<Self> {
         let groups = match below_projections(rows) {
             LogicalPlan::Join(join) if join.join_type == JoinType::Right && join.filter.is_none() => join,
             _ => return None,
@@ -165,7 +165,7 @@ impl<'r> PulledJoin<'r> {
             }
             of_leaf.insert(&step.output);
             // A derivative by the factors of a product is the product of the others.
-            if !self.is_product_of_sides(&step.expr)? || Linear::of(&step.expr, self.segment)?.is_none() {
+            if !self.is_product_of_sides(&step.expr)? || Linear::match_expr(&step.expr, self.segment)?.is_none() {
                 return Ok(false);
             }
         }
@@ -279,7 +279,7 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
         for factor in computed {
             // Where 0 may meet an infinite derivative, the contribution of a row is no product with this factor.
             let factor = inside(builder, &mut segment, factor, side.schema())?;
-            wanted[number] |= Linear::of(&factor, &segment)?.is_none();
+            wanted[number] |= Linear::match_expr(&factor, &segment)?.is_none();
         }
         if (is_dear || !is_linear(&segment)?) && !wanted[number] && builder.residuals.of(node).is_none() {
             builder.stored(node, segment)?;
@@ -301,7 +301,7 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
 /// and then its cotangents cannot be part of a sum of products.
 fn is_linear(segment: &Segment) -> Result<bool> {
     for step in &segment.steps {
-        if Linear::of(&step.expr, segment)?.is_none() {
+        if Linear::match_expr(&step.expr, segment)?.is_none() {
             return Ok(false);
         }
     }

@@ -39,7 +39,7 @@ impl<'a> Products<'a> {
         let sides = [join.left.as_ref(), join.right.as_ref()];
         let of_call = |call: &Expr| match unaliased(call) {
             Expr::AggregateFunction(call) => match call.params.args.as_slice() {
-                [argument] => Factors::of(argument, sides, &join.schema),
+                [argument] => Factors::match_product(argument, sides, &join.schema),
                 _ => Ok(None),
             },
             _ => Ok(None),
@@ -136,7 +136,7 @@ impl Factors {
     ///
     /// # Errors
     /// If the type of an expression is not known.
-    pub fn of(expr: &Expr, sides: [&LogicalPlan; 2], joined: &DFSchema) -> Result<Option<Self>> {
+    pub fn match_product(expr: &Expr, sides: [&LogicalPlan; 2], joined: &DFSchema) -> Result<Option<Self>> {
         if is_volatile(expr) || has_subquery(expr) {
             return Ok(None);
         }

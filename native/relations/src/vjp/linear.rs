@@ -21,7 +21,7 @@ pub struct Linear {
 impl Linear {
     /// Recognizes an expression whose inputs get its cotangent times a partial derivative. Returns `None` if a partial
     /// derivative may be infinite, and so meet a cotangent of 0.
-    pub fn of(expr: &Expr, segment: &Segment) -> Result<Option<Self>> {
+    pub fn match_expr(expr: &Expr, segment: &Segment) -> Result<Option<Self>> {
         let varies = |expr: &Expr| !segment.varying_in(expr).is_empty();
         let mut filled = vec![];
         let known = unwrap_opaque(expr.clone())?.data.transform_up(|part| {

@@ -113,7 +113,7 @@ fn rule(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) -> Result<
             None => refused(plan),
         },
         LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(builder, node, query),
-        LogicalPlan::Extension(_) if let Some(iterations) = IterationsNode::of(plan) => plan_err!(
+        LogicalPlan::Extension(_) if let Some(iterations) = IterationsNode::from_node(plan) => plan_err!(
             "{} is a recursive query whose derivative by row is differentiated by row, which xql-ffi does not do. \
              Write its iterations as CTEs, one after the other",
             iterations.query()

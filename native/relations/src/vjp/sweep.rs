@@ -183,7 +183,7 @@ impl<'a> Sweep<'a> {
                 check_float(input, rows.schema())?;
             }
             // A row that does not contribute has the cotangent NULL, and so have its inputs.
-            if let Some(linear) = Linear::of(&step.expr, segment)? {
+            if let Some(linear) = Linear::match_expr(&step.expr, segment)? {
                 for input in inputs {
                     let partial = linear.partial(&input, tangent(&input, &lit(1.0)))?;
                     cotangents.add(&input.name, binary_expr(cotangent.clone(), Operator::Multiply, partial));
@@ -247,7 +247,7 @@ impl<'a> Sweep<'a> {
         contributions: &mut Vec<(&Leaf, Vec<Option<Expr>>)>,
         rows: &mut LogicalPlan,
     ) -> Result<()> {
-        let Some(pulled) = PulledJoin::of(segment, rows) else { return Ok(()) };
+        let Some(pulled) = PulledJoin::match_segment(segment, rows) else { return Ok(()) };
         let (mut products, mut others) = (vec![], vec![]);
         for (leaf, cotangents) in std::mem::take(contributions) {
             let kind = if pulled.is_product(leaf, &cotangents)? { &mut products } else { &mut others };

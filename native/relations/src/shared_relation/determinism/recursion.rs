@@ -32,7 +32,7 @@ const STRIDE: i64 = 1 << 32;
 /// # Errors
 /// If the plan cannot be put together.
 pub fn recursion(relation: &Arc<SharedRelation>) -> Result<Option<LogicalPlan>> {
-    let Some(iterations) = IterationsNode::of(relation.plan()) else { return Ok(None) };
+    let Some(iterations) = IterationsNode::from_node(relation.plan()) else { return Ok(None) };
     let made = Recursion { name: relation.name(), schema: Arc::clone(relation.scan()?.schema().inner()) };
     match iterations.inputs() {
         [start, step] => made.tape(iterations.given(), start, step),
@@ -87,7 +87,7 @@ impl Recursion<'_> {
     /// ```
     fn sweep(&self, given: &Given, [tape, outside, step]: [&LogicalPlan; 3]) -> Result<LogicalPlan> {
         let tape = scanned_in(tape)?;
-        let Some(work) = IterationsNode::of(tape.plan()).map(IterationsNode::given) else {
+        let Some(work) = IterationsNode::from_node(tape.plan()).map(IterationsNode::given) else {
             return internal_err!("an adjoint has no iterations");
         };
         let state = self.part("state", self.work_table()?);

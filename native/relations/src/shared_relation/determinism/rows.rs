@@ -33,7 +33,7 @@ pub fn repeatable(plan: LogicalPlan, number: Option<&str>) -> Result<LogicalPlan
 fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {
-        if let Some(iterations) = IterationsNode::of(node) {
+        if let Some(iterations) = IterationsNode::from_node(node) {
             return plan_err!(
                 "a gradient by row passes through the recursive query {}, whose iterations are kept while the statement runs, in the session \
                  that has the functions registered. Run it there, without xql.share_relations = false; or as text for DuckDB, the only \

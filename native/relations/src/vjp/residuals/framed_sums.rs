@@ -32,9 +32,9 @@ pub struct FramedSum {
 
 impl FramedSum {
     /// Creates the column that a call gives, which is a sum of this project over a column.
-    pub fn of(output: &Column, call: &WindowFunction) -> Option<Self> {
+    pub fn from_call(output: &Column, call: &WindowFunction) -> Option<Self> {
         let Some(Expr::Column(input)) = call.params.args.first() else { return None };
-        let fun = FrameSum::of(&call.fun)?.transpose().function();
+        let fun = FrameSum::from_function(&call.fun)?.transpose().function();
         let transpose = WindowFunction { fun, params: call.params.clone() };
         Some(Self { output: output.clone(), input: input.clone(), share: None, width: None, transpose })
     }
@@ -80,7 +80,7 @@ impl FramedSum {
         let mut on = keys.collect::<Result<Vec<_>>>()?;
         let number = order.expr.clone();
         let (mut sources, mut in_frame) = (sources, None);
-        if FrameSum::of(&self.transpose.fun) == Some(FrameSum::OverFrame) {
+        if FrameSum::from_function(&self.transpose.fun) == Some(FrameSum::OverFrame) {
             in_frame = Some(copy.over(number)?.between(low.clone(), high.clone()));
         } else if let Some(width) = self.width.filter(|width| (1..=MOST_PLACES).contains(width)) {
             let place = Column::new_unqualified(names.part("place"));

@@ -127,7 +127,7 @@ impl Numbered<'_, '_> {
         for (function, varies) in functions.into_iter().zip(varies) {
             first.push(match varies {
                 false => First::Constant(self.column(&mut windows, Expr::from(function.call), "number")),
-                true if FrameSum::of(&function.call.fun).is_some() => {
+                true if FrameSum::from_function(&function.call.fun).is_some() => {
                     First::Summed(self.column(&mut windows, Expr::from(function.call.clone()), "sum"), function.call)
                 }
                 true if is_over_partition(&function.call) => First::OverPartition(function),
@@ -145,7 +145,9 @@ impl Numbered<'_, '_> {
             second.push(match first {
                 First::Constant(column) => Second::Output(Output::Column(self.position(column))),
                 First::Summed(column, call) => {
-                    let Some(sum) = FramedSum::of(&column, &call) else { return internal_err!("{column} is no sum") };
+                    let Some(sum) = FramedSum::from_call(&column, &call) else {
+                        return internal_err!("{column} is no sum");
+                    };
                     Second::Output(self.add_sum(column, sum, &mut sums))
                 }
                 First::OverPartition(function) => Second::Output(self.varying(function, FrameRows::All)),
@@ -252,7 +254,7 @@ impl Numbered<'_, '_> {
             value => self.column(&mut values, value, "value"),
         };
         self.segment.plan = with_columns(std::mem::take(&mut self.segment.plan), values)?;
-        let Some(mut framed) = FramedSum::of(&column, &call) else { return internal_err!("{column} is no sum") };
+        let Some(mut framed) = FramedSum::from_call(&column, &call) else { return internal_err!("{column} is no sum") };
         framed.share = share;
         framed.width = width;
         Ok((column, framed))
