@@ -134,7 +134,7 @@ impl<'f> FormulaCall<'f> {
             }
             ("arg_quantile", [Value(input), Tangent(tangent), percentile @ ..]) if percentile.len() < 2 => {
                 let percentile = percentile.first().cloned().map(Argument::expr);
-                let percentile = percentile.map_or(Ok(Percentile::Half), Percentile::of)?;
+                let percentile = percentile.map_or(Ok(Percentile::Half), Percentile::try_new)?;
                 Self::Quantile { percentile, input: input.clone(), tangent: tangent.clone() }
             }
             (function, [Tangent(_), ..]) if is_choice(function) || is_frame_sum(function) => {

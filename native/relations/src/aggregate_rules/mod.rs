@@ -134,7 +134,7 @@ impl AggregateRows<'_> {
         let mut conditions = vec![];
         for argument in call.args() {
             let Some(tangent) = self.argument(argument)?.tangent else { continue };
-            let function = LinearizedExpr::of(argument.clone(), self.columns)?;
+            let function = LinearizedExpr::try_new(argument.clone(), self.columns)?;
             let Some(inactive) = function.inactive(self.columns, self.tangents, self.with_tangents)? else {
                 return Ok(None);
             };

@@ -45,7 +45,7 @@ impl Percentile {
     ///
     /// # Errors
     /// A plan error if it is a number that is no part, as DataFusion has it where it computes the quantile.
-    pub fn of(part: Expr) -> Result<Self> {
+    pub fn try_new(part: Expr) -> Result<Self> {
         if let Expr::Literal(value, _) = &part
             && let ScalarValue::Float64(Some(number)) = value.cast_to(&DataType::Float64)?
             && !(0.0..=1.0).contains(&number)

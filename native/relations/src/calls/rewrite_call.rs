@@ -92,7 +92,7 @@ fn propagate(call: &ResolvedCall, inputs: &mut Inputs, context: &mut Context) ->
 
 /// Refuses a call that reads columns of the outer query which vary with its variable.
 fn check_outer(call: &ResolvedCall, query: usize, request: TangentRequest, context: &mut Context) -> Result<()> {
-    let mut outer = Inputs::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
+    let mut outer = Inputs::new(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
     if outer.tangents(call.function(), request, context)?.is_empty() {
         return Ok(());
     }

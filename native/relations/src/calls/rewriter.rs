@@ -288,7 +288,7 @@ impl Differentiation {
         }
         // Calls look into the joins that the nodes below have isolated.
         let (plan, inputs) = without_inputs(restore_joins(plan)?)?;
-        let mut inputs = Inputs::of(inputs);
+        let mut inputs = Inputs::new(inputs);
         inputs.by_row = by_row;
         if let [input] = inputs.plans.as_mut_slice() {
             *input = inputs.by_row.with_decorrelated(std::mem::take(input), &mut self.context.names)?;

@@ -68,7 +68,7 @@ struct SharedRequest<'c> {
 
 impl Inputs {
     /// Creates the inputs of a node that has no calls by row.
-    pub fn of(plans: Vec<LogicalPlan>) -> Self {
+    pub fn new(plans: Vec<LogicalPlan>) -> Self {
         Self { before: plans.clone(), plans, by_row: ByRow::default(), known: vec![] }
     }
 

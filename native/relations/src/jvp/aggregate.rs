@@ -133,7 +133,7 @@ impl Groups<'_> {
         names: &mut Names,
     ) -> Result<Tangent> {
         let Aggregate { input, group_expr, schema, .. } = self.aggregate;
-        let function = LinearizedExpr::of(primal.clone(), input.schema())?;
+        let function = LinearizedExpr::try_new(primal.clone(), input.schema())?;
         let tangent = match function.linearize(input.schema(), below, &direction.jvp)? {
             Linearized::Known(constant @ (Tangent::Zero | Tangent::One)) => return Ok(constant),
             tangent => tangent,

@@ -29,7 +29,7 @@ impl Expressions {
         let mut functions = BTreeMap::new();
         for index in requests.iter().flat_map(|request| &request.output.columns) {
             if !functions.contains_key(index) {
-                functions.insert(*index, LinearizedExpr::of(exprs[*index].clone(), input)?);
+                functions.insert(*index, LinearizedExpr::try_new(exprs[*index].clone(), input)?);
             }
         }
         Ok(Self { exprs, added: vec![], input: Arc::clone(input), functions })

@@ -135,7 +135,7 @@ async fn run(
     let computed = reader(&tape)?.ok_or_else(missing)?.computed(&sweep.context).await?;
     let tape = computed.plan.as_ref().and_then(|plan| plan.downcast_ref::<RecursiveTapeExec>()).ok_or_else(missing)?;
     let tape = tape.tape()?;
-    let outside = Outside::of(collect_partitioned(outside, Arc::clone(&sweep.context)).await?.concat())?;
+    let outside = Outside::try_new(collect_partitioned(outside, Arc::clone(&sweep.context)).await?.concat())?;
     let totals = match &fixed_point {
         Some(fixed) => fixed.sums(&sweep, tape, outside).await?,
         None => sweep.through_all(tape, outside).await?,

@@ -151,7 +151,7 @@ impl Back<'_> {
                 before.num_rows()
             )));
         }
-        let compared = Compared::of(&before, &last)?;
+        let compared = Compared::try_new(&before, &last)?;
         let is_varying = |column: &usize| self.fixed.varying.contains(column);
         let is_float = |column: &usize| last.column(*column).data_type().is_floating();
         let mut numbers = compared.other;

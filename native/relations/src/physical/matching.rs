@@ -41,7 +41,7 @@ impl Compared {
     ///
     /// # Errors
     /// If values of a type cannot be compared.
-    pub fn of(before: &RecordBatch, last: &RecordBatch) -> Result<Self> {
+    pub fn try_new(before: &RecordBatch, last: &RecordBatch) -> Result<Self> {
         let mut compared = Self::default();
         for index in 0..last.num_columns() {
             let [one, other] = values([before, last], &[index])?;
@@ -161,7 +161,7 @@ mod tests {
     fn rows_are_found_by_what_does_not_change() -> Result<()> {
         let before = rows(4, vec!["a", "b", "c"], vec![Some(1.0), None, Some(0.0)])?;
         let last = rows(5, vec!["c", "a", "b"], vec![Some(-0.0), Some(1.0), None])?;
-        let Compared { equal, counting, other } = Compared::of(&before, &last)?;
+        let Compared { equal, counting, other } = Compared::try_new(&before, &last)?;
         assert_eq!((equal, counting, other), (vec![1], vec![0], vec![2]));
         let found = positions(&last, &before, &[1])?.expect("they are the same");
         assert_eq!(found.values(), &[2, 0, 1]);

@@ -63,7 +63,7 @@ pub struct Costs {
 
 impl Costs {
     /// Costs that a set of metrics shows.
-    pub fn of(metrics: &ExecutionPlanMetricsSet) -> Self {
+    pub fn new(metrics: &ExecutionPlanMetricsSet) -> Self {
         Self {
             rows: MetricBuilder::new(metrics).global_counter("computed_rows"),
             time: MetricBuilder::new(metrics).subset_time("computing", 0),

@@ -57,7 +57,7 @@ impl CachedProjectionExec {
     fn match_node(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(None) };
         let Some(reader) = reader(projection.input()) else { return Ok(None) };
-        let columns = projection.expr().iter().map(|column| Asking::of(&column.expr, reader));
+        let columns = projection.expr().iter().map(|column| Asking::try_new(&column.expr, reader));
         let columns = columns.collect::<Result<Arc<[_]>>>()?;
         let (input, metrics) = (Arc::clone(projection.input()), ExecutionPlanMetricsSet::new());
         let cached = Self { projection: Arc::clone(node), input, columns, metrics };
@@ -72,7 +72,7 @@ fn reader(node: &Arc<dyn ExecutionPlan>) -> Option<&SharedScanExec> {
 }
 
 impl Asking {
-    fn of(expr: &Arc<dyn PhysicalExpr>, reader: &SharedScanExec) -> Result<Self> {
+    fn try_new(expr: &Arc<dyn PhysicalExpr>, reader: &SharedScanExec) -> Result<Self> {
         let value = match is_called(expr)? {
             true => Some(reader.shared().projections().value(over_relation(expr, reader)?)),
             false => None,

@@ -91,7 +91,7 @@ impl Shared {
             plan: Mutex::new(Plan { node: plan, failed: None, states: vec![] }),
             rows: Mutex::default(),
             statistics: Mutex::default(),
-            costs: Costs::of(&metrics),
+            costs: Costs::new(&metrics),
             metrics,
         }
     }

@@ -125,7 +125,7 @@ impl Outside {
     ///
     /// # Errors
     /// If they have no numbers.
-    pub fn of(batches: Vec<RecordBatch>) -> Result<Self> {
+    pub fn try_new(batches: Vec<RecordBatch>) -> Result<Self> {
         let Some(first) = batches.first() else { return Ok(Self { rows: None, size: 0 }) };
         let rows = concat_batches(&first.schema(), &batches)?;
         let options = SortOptions { descending: false, nulls_first: true };

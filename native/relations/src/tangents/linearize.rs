@@ -76,7 +76,7 @@ pub struct LinearizedExpr {
 
 impl LinearizedExpr {
     /// Creates the expression over the columns of a schema.
-    pub fn of(expr: Expr, schema: &DFSchema) -> Result<Self> {
+    pub fn try_new(expr: Expr, schema: &DFSchema) -> Result<Self> {
         let field = field_of(&expr, schema)?;
         let column = passed_on(&expr, schema).and_then(|column| schema.maybe_index_of_column(column));
         let passed_on = column.map(|index| (index, matches!(unwrap_all(&expr), Expr::Column(_))));
@@ -195,7 +195,7 @@ fn may_choose(expr: &Expr) -> Result<bool> {
 
 /// Returns the tangent of an expression over columns with these tangents.
 pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<ScalarUDF>) -> Result<Linearized> {
-    LinearizedExpr::of(expr.clone(), schema)?.linearize(schema, tangents, jvp)
+    LinearizedExpr::try_new(expr.clone(), schema)?.linearize(schema, tangents, jvp)
 }
 
 /// Returns the error if the expression that `jvp` is given with these arguments has a subquery that varies.

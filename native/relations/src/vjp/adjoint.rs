@@ -41,7 +41,7 @@ pub fn contributions(
     transpose: Transpose,
 ) -> Result<Vec<(ResidualId, RowCotangents)>> {
     let total = total.alone()?;
-    let incoming = Incoming::of(residual, names)?;
+    let incoming = Incoming::try_new(residual, names)?;
     let rows = &iterations.body.all()[iterations.rows].stored;
     let mut reached = total.reached.clone();
     let contributed = loop {
@@ -93,7 +93,7 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn of(residual: &Stored, names: &mut Names) -> Result<Self> {
+    fn try_new(residual: &Stored, names: &mut Names) -> Result<Self> {
         let mut fields = vec![Field::new(names.part("row"), DataType::UInt64, false)];
         for _ in &residual.varying {
             fields.push(Field::new(names.part("cotangent"), DataType::Float64, true));

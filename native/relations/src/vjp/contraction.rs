@@ -252,7 +252,7 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
         return Ok(ordered);
     }
     let parts: Vec<_> = conditions.iter().flat_map(|part| split_conjunction(part)).map(columns_followed).collect();
-    let products = Products::of(aggregate, join, conditions)?;
+    let products = Products::try_new(aggregate, join, conditions)?;
     let mut wanted = [false, false];
     for (number, side) in [&join.left, &join.right].into_iter().enumerate() {
         let node = builder.node(side)?;

@@ -35,7 +35,7 @@ impl<'a> Products<'a> {
     ///
     /// # Errors
     /// If the type of an expression is not known.
-    pub fn of(aggregate: &'a Aggregate, join: &'a Join, conditions: Vec<&'a Expr>) -> Result<Self> {
+    pub fn try_new(aggregate: &'a Aggregate, join: &'a Join, conditions: Vec<&'a Expr>) -> Result<Self> {
         let sides = [join.left.as_ref(), join.right.as_ref()];
         let of_call = |call: &Expr| match unaliased(call) {
             Expr::AggregateFunction(call) => match call.params.args.as_slice() {

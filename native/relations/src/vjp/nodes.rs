@@ -107,7 +107,7 @@ impl Nodes {
         self.path = path.clone();
         let alone = plan.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())))?.data;
         let next = self.next();
-        let id = *self.ids.entry((alone, IdentityKey::of(plan, &path), inputs)).or_insert(next);
+        let id = *self.ids.entry((alone, IdentityKey::new(plan, &path), inputs)).or_insert(next);
         let node = Node { id, reads };
         self.seen.insert(plan, node);
         Ok(node)

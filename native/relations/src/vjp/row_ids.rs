@@ -48,7 +48,7 @@ impl RowVariable {
     /// Creates the variables for columns of a node `shown` in FROM. The node may have more columns than the `origin`
     /// that subqueries read: the numbers of the rows from which it is computed. `computed` is the node without calls of
     /// the operators.
-    pub fn of(
+    pub fn try_new(
         origin: Relation,
         shown: &LogicalPlan,
         computed: LogicalPlan,

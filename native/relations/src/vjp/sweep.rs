@@ -99,7 +99,7 @@ fn where_taken(cotangent: Expr, expr: &Expr, input: &Column, schema: &DFSchema) 
     let mut tangents = Tangents::default();
     tangents.set(schema.index_of_column(input)?, Tangent::One);
     let none = ScalarValue::Float64(None);
-    match LinearizedExpr::of(expr.clone(), schema)?.inactive(schema, &tangents, schema)? {
+    match LinearizedExpr::try_new(expr.clone(), schema)?.inactive(schema, &tangents, schema)? {
         Some(inactive) => when(inactive, lit(none)).otherwise(cotangent),
         None => Ok(cotangent),
     }

@@ -124,7 +124,7 @@ impl ByRow {
             let shown = shown.unwrap_or_else(|| relation_of.node.clone());
             let computed = rewrite(names, shown.clone())?;
             let sweep = by_row.sweep_for(&relation_of.node)?;
-            let rows = RowVariable::of(relation_of, &shown, computed, &positions, names)?;
+            let rows = RowVariable::try_new(relation_of, &shown, computed, &positions, names)?;
             let relation = sweep.rows.len();
             let mut references: Vec<(Vec<usize>, Arc<Reference>)> = vec![];
             for (position, CallVariable { column, source, place, .. }) in columns.into_iter().enumerate() {

@@ -35,7 +35,7 @@ pub fn check_branches(call: &ResolvedCall, inputs: &Inputs, entered: &[LogicalPl
         for (branch, position) in branches(&before[number], index)?.into_iter().zip(1..) {
             let mut plans = before.to_vec();
             plans[number] = branch;
-            let references = References::of(call, &plans, context)?;
+            let references = References::try_new(call, &plans, context)?;
             for (variable, _) in &independent {
                 if references.reach(*variable)? {
                     continue;

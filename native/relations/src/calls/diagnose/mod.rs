@@ -52,7 +52,7 @@ pub fn check_references(
     if suspects.is_empty() {
         return Ok(());
     }
-    let references = References::of(call, &inputs.before, context)?;
+    let references = References::try_new(call, &inputs.before, context)?;
     for (number, of_gradients) in suspects {
         if !(of_gradients && references.reach(number)?) {
             references.check(number, of_gradients).map_err(|error| Refused::Variable.mark(error))?;

@@ -38,7 +38,7 @@ pub struct References<'p> {
 
 impl<'p> References<'p> {
     /// Creates those of a call over these inputs.
-    pub fn of(call: &'p ResolvedCall<'p>, plans: &'p [LogicalPlan], context: &'p Context) -> Result<Self> {
+    pub fn try_new(call: &'p ResolvedCall<'p>, plans: &'p [LogicalPlan], context: &'p Context) -> Result<Self> {
         let mut named = vec![];
         for variable in &call.variables {
             let scope = match variable.owner {

@@ -22,7 +22,7 @@ pub struct Windows {
 
 impl Windows {
     /// Creates those of a node.
-    pub fn of(window: Window, names: &mut Names) -> Result<Self> {
+    pub fn try_new(window: Window, names: &mut Names) -> Result<Self> {
         let mut draws = VolatileColumns::new(names);
         let functions = window.window_expr.into_iter().map(|function| draws.function(function));
         let functions = functions.collect::<Result<Vec<_>>>()?;

@@ -29,13 +29,13 @@ pub fn window(propagation: &mut Propagation, window: Window, requests: &[NodeReq
     };
     let active: Vec<_> = requests.iter().enumerate().filter(|(_, request)| request.is_active()).collect();
     let Some((direction, request)) = active.iter().find(by_rows) else {
-        let windows = Windows::of(window, propagation.names)?;
+        let windows = Windows::try_new(window, propagation.names)?;
         return of_all_rows(propagation, &windows, requests);
     };
     if active.len() > 1 {
         return propagation.propagate_one_by_one(LogicalPlan::Window(window), requests);
     }
-    let windows = Windows::of(window, propagation.names)?;
+    let windows = Windows::try_new(window, propagation.names)?;
     match request.output.perturb {
         _ if !propagation.recursions.is_empty() => of_iterations(propagation, windows, requests),
         Perturb::OwnRowFrozenWindows => fixed(propagation, windows, requests),

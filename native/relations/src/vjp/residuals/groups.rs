@@ -55,7 +55,7 @@ struct Table {
 }
 
 impl Table {
-    fn of(plan: LogicalPlan, columns: Vec<Column>) -> Self {
+    fn new(plan: LogicalPlan, columns: Vec<Column>) -> Self {
         Self { plan, columns: columns.into_iter().map(Expr::Column).collect(), of: None }
     }
 }
@@ -162,9 +162,9 @@ impl Groups {
         let of = total.of.clone().map(Expr::Column);
         let (mut groups, total) = if has_ties || total.own.is_empty() {
             let own = residual.scan(names)?;
-            (Table::of(own.plan, own.columns), Some(total))
+            (Table::new(own.plan, own.columns), Some(total))
         } else {
-            (Table::of(total.plan, total.own), None)
+            (Table::new(total.plan, total.own), None)
         };
         for column in reached.iter_mut() {
             if let Some(chosen) = column.partials.chosen(&groups.columns[column.position]) {
@@ -240,7 +240,7 @@ fn partials_of(call: &AggregateFunction, original: &Expr, members: Members, belo
             let Some(row) = row else { return internal_err!("the rows of a group have no numbers") };
             Partials::of_chosen(call, value, row)
         }
-        _ => Partials::of(call, original, below.plan.schema()),
+        _ => Partials::try_new(call, original, below.plan.schema()),
     }
 }
 

@@ -64,7 +64,7 @@ enum Aggregation {
 
 impl Partials {
     /// Creates those of a call over rows of these columns. `original` is the call as the user wrote it.
-    pub fn of(call: &AggregateFunction, original: &Expr, columns: &DFSchema) -> Result<Self> {
+    pub fn try_new(call: &AggregateFunction, original: &Expr, columns: &DFSchema) -> Result<Self> {
         let definition = WindowFunctionDefinition::AggregateUDF(Arc::clone(&call.func));
         let formula = of(&definition, call.params.args.len())?;
         let Some(formula) = formula else {
@@ -126,7 +126,7 @@ impl Partials {
             Some(takes_part) => when(takes_part.clone(), value).end()?,
             None => value,
         };
-        let percentile = self.inputs.get(1).cloned().map_or(Ok(Percentile::Half), Percentile::of)?;
+        let percentile = self.inputs.get(1).cloned().map_or(Ok(Percentile::Half), Percentile::try_new)?;
         let is_descending = call.params.order_by.first().is_some_and(|sort| !sort.asc);
         let keys: Vec<_> = keys.iter().cloned().map(Expr::Column).collect();
         let keys = keys_of_partitions(&keys, columns)?;

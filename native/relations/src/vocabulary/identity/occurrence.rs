@@ -88,7 +88,7 @@ pub struct IdentityKey {
 
 impl IdentityKey {
     /// That of a node at a path, beside what its inputs are.
-    pub fn of(node: &LogicalPlan, path: &PlanPath) -> Self {
+    pub fn new(node: &LogicalPlan, path: &PlanPath) -> Self {
         let draws = draws_itself(node).then(|| (occurrences(node), path.clone()));
         Self { table: table_of(node), draws }
     }
