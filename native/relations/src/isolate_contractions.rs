@@ -20,7 +20,7 @@ pub fn isolate_plain_contractions(plan: LogicalPlan) -> Result<Transformed<Logic
     if plan.schema().fields().iter().any(|field| is_added(field.name())) {
         return Ok(Transformed::no(plan));
     }
-    let mut names = Names::of(&plan)?;
+    let mut names = Names::from_plan(&plan)?;
     plan.transform_up_with_subqueries(|node| match &node {
         LogicalPlan::Aggregate(aggregate) if !reads_outside(&node)? => {
             let ordered = in_two_sides(aggregate)?;

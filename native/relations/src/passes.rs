@@ -210,7 +210,7 @@ mod tests {
         let recognize = xql_autodiff::recognize;
         let setting = PassContext {
             recognize,
-            operators: Operators::of(&plan, recognize)?,
+            operators: Operators::from_plan(&plan, recognize)?,
             size: Size { functions: usize::MAX, threshold: Threshold { times: 2, more: 100, repeated: 16 } },
             shares_relations: true,
             orders_joins: true,
@@ -224,7 +224,8 @@ mod tests {
         let has = |is: &dyn Fn(&LogicalPlan) -> bool| SharedRelation::any_node_in(&passed.data, is);
         #[cfg(not(feature = "datafusion-55"))]
         assert!(has(&|node| keeps_recursive_columns(node))?);
-        let calls = |plan: &LogicalPlan| Operators::of(plan, recognize).is_ok_and(|operators| !operators.is_empty());
+        let calls =
+            |plan: &LogicalPlan| Operators::from_plan(plan, recognize).is_ok_and(|operators| !operators.is_empty());
         assert!(!has(&calls)?, "{}", passed.data);
         Ok(())
     }

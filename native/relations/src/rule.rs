@@ -84,7 +84,7 @@ impl DifferentiateRelations {
             }
             return Ok(read);
         }
-        let own = OwnNames::of(&read.data)?;
+        let own = OwnNames::from_plan(&read.data)?;
         read.transform_data(|plan| self.run_checked(plan, operators, config).map_err(|error| refused(error, &own)))
     }
 

@@ -63,7 +63,7 @@ pub struct Guarded {
 impl Guarded {
     /// Creates the tangent of a function from that of its formula, which may be NaN where no row varies.
     fn new(function: &Expr, tangent: Expr, inactive: Option<Expr>) -> Result<Self> {
-        let is_linear = LINEAR.contains(&AggregateOrWindow::of(function)?.definition().name());
+        let is_linear = LINEAR.contains(&AggregateOrWindow::from_expr(function)?.definition().name());
         let tangent = match &inactive {
             Some(inactive) if !is_linear => when(inactive.clone(), lit(0.0)).otherwise(tangent)?,
             _ => tangent,
@@ -107,7 +107,7 @@ impl AggregateRows<'_> {
     ///
     /// It does not where none of its rows varies, or where the one that it chooses does not.
     fn inactive(&mut self, function: &Expr) -> Result<Option<Expr>> {
-        let call = AggregateOrWindow::of(function)?;
+        let call = AggregateOrWindow::from_expr(function)?;
         let Some(condition) = self.inactive_rows(&call)? else { return Ok(None) };
         let name = call.definition().name().to_owned();
         let mut number = Inactive::number(condition)?;
@@ -146,7 +146,7 @@ impl AggregateRows<'_> {
 
     /// Returns a function by its arguments and their tangents; nothing if none of them varies.
     fn varying(&self, function: &Expr) -> Result<Option<VaryingFunction>> {
-        let call = AggregateOrWindow::of(function)?;
+        let call = AggregateOrWindow::from_expr(function)?;
         let inputs = call.args().iter().map(|argument| self.argument(argument)).collect::<Result<Vec<_>>>()?;
         if inputs.iter().all(|input| input.tangent.is_none()) {
             return Ok(None);
@@ -227,7 +227,7 @@ impl AggregateRows<'_> {
 /// Returns whether an aggregate or window function varies, by which of its arguments vary. A function without a known
 /// derivative counts as varying.
 pub fn varies(function: &Expr, mut argument_varies: impl FnMut(&Expr) -> Result<bool>) -> Result<bool> {
-    let call = AggregateOrWindow::of(function)?;
+    let call = AggregateOrWindow::from_expr(function)?;
     let mut inputs = vec![];
     for argument in call.args() {
         let tangent = argument_varies(argument)?.then(|| argument.clone());
@@ -268,7 +268,7 @@ enum AggregateOrWindow {
 }
 
 impl AggregateOrWindow {
-    fn of(expr: &Expr) -> Result<Self> {
+    fn from_expr(expr: &Expr) -> Result<Self> {
         match expr.clone().unalias_nested().data {
             Expr::AggregateFunction(call) => Ok(Self::Aggregate(call)),
             Expr::WindowFunction(call) => Ok(Self::Window(call)),

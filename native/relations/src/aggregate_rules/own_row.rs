@@ -147,7 +147,7 @@ impl OwnRow<'_> {
         let Some(Guarded { tangent, inactive }) = self.over.guarded(function)? else { return Ok(None) };
         let cell = self.cell()?;
         let variable = self.over.variable;
-        let AggregateOrWindow::Window(call) = AggregateOrWindow::of(function)? else { return Ok(None) };
+        let AggregateOrWindow::Window(call) = AggregateOrWindow::from_expr(function)? else { return Ok(None) };
         let call = if has_own_row(&call.params)? { *call } else { over_partition(&call) };
         let mut rows = self.over.rows(AggregateOrWindow::Window(Box::new(call)), None);
         let (first, _) = rows.call("min", vec![cell.clone()])?;

@@ -41,7 +41,7 @@ impl Differentiation {
     /// Creates the rewriter of a plan, whose names no added column may have. With `contracts`, sums of products are
     /// planned apart from their readers, and with `shares`, relations are computed once.
     pub fn new(recognize: Recognize, (contracts, shares): (bool, bool), plan: &LogicalPlan) -> Result<Self> {
-        let (names, subplan_tangents) = (Names::of(plan)?, SharedTangents::default());
+        let (names, subplan_tangents) = (Names::from_plan(plan)?, SharedTangents::default());
         let (common, outer, iterated) = (vec![], vec![], vec![]);
         let (joins_branches, rounds) = (shares, is_rounded_in(plan)?);
         let sweeping = Sweeping { contracts, keeps_zeros: has_calls_of_calls(plan, recognize)? };

@@ -46,7 +46,7 @@ pub fn disjoint_joins_as_unions(plan: LogicalPlan, operators: &Operators) -> Res
     if !any_node(&plan, |node| Ok(is_full(node)))? {
         return Ok(Transformed::no(plan));
     }
-    let mut names = Names::of(&plan)?;
+    let mut names = Names::from_plan(&plan)?;
     let is_sorted = cfg!(feature = "datafusion-55") && any_node(&plan, |node| Ok(asks_for_order(node)))?;
     plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::Projection(_) = &node else { return Ok(Transformed::no(node)) };

@@ -50,7 +50,7 @@ pub struct Size {
 
 /// Writes row-local calls as stacks of projections, where that is much smaller.
 pub fn stacked(plan: LogicalPlan, operators: &Operators, size: Size) -> Result<Transformed<LogicalPlan>> {
-    let mut names = Names::of(&plan)?;
+    let mut names = Names::from_plan(&plan)?;
     rewrite_up(plan, &mut |node| stack(node, operators, size, &mut names))
 }
 

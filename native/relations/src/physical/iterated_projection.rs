@@ -37,7 +37,7 @@ struct IteratedProjectionExec {
 
 impl IteratedProjectionExec {
     /// Converts a projection of DataFusion.
-    fn of(projection: &ProjectionExec, node: &Arc<dyn ExecutionPlan>) -> Self {
+    fn from_projection(projection: &ProjectionExec, node: &Arc<dyn ExecutionPlan>) -> Self {
         let exprs = projection.expr().iter().map(|expr| Arc::clone(&expr.expr)).collect();
         Self { projection: Arc::clone(node), input: Arc::clone(projection.input()), exprs }
     }
@@ -99,7 +99,8 @@ pub struct WithoutMetrics;
 impl PhysicalOptimizerRule for WithoutMetrics {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = plan.transform_up(|node| {
-            let projected = node.downcast_ref::<ProjectionExec>().map(|own| IteratedProjectionExec::of(own, &node));
+            let projected =
+                node.downcast_ref::<ProjectionExec>().map(|own| IteratedProjectionExec::from_projection(own, &node));
             Ok(match projected {
                 Some(projected) => Transformed::yes(Arc::new(projected) as Arc<dyn ExecutionPlan>),
                 None => Transformed::no(node),

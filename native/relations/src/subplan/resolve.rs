@@ -85,7 +85,7 @@ impl Subplans {
     /// # Errors
     /// If a plan cannot be gone through.
     pub fn operators(&self, plan: &LogicalPlan, recognize: Recognize) -> Result<Operators> {
-        let mut operators = Operators::of(plan, recognize)?;
+        let mut operators = Operators::from_plan(plan, recognize)?;
         for scan in &self.scans {
             operators.extend(scan.subplan().plan())?;
         }

@@ -54,7 +54,7 @@ pub fn with_joins_of(query: &Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
 /// # Errors
 /// If the plan cannot be put together again.
 pub fn with_joins_in_relation(plan: LogicalPlan, recognize: Recognize) -> Result<LogicalPlan> {
-    if !is_correlated_within(&plan)? || !Operators::of(&plan, recognize)?.is_empty() {
+    if !is_correlated_within(&plan)? || !Operators::from_plan(&plan, recognize)?.is_empty() {
         return Ok(plan);
     }
     decorrelate(&plan)

@@ -31,7 +31,7 @@ pub struct OwnNames(HashSet<String>);
 
 impl OwnNames {
     /// Creates those of a statement, in whose plan nothing has been added yet.
-    pub fn of(plan: &LogicalPlan) -> Result<Self> {
+    pub fn from_plan(plan: &LogicalPlan) -> Result<Self> {
         let mut own = HashSet::new();
         any_node_behind(plan, |node| {
             let names = node.schema().fields().iter().map(|field| field.name());
@@ -59,8 +59,8 @@ pub struct Names {
 
 impl Names {
     /// Returns names beside those in a plan.
-    pub fn of(plan: &LogicalPlan) -> Result<Self> {
-        let OwnNames(taken) = OwnNames::of(plan)?;
+    pub fn from_plan(plan: &LogicalPlan) -> Result<Self> {
+        let OwnNames(taken) = OwnNames::from_plan(plan)?;
         Ok(Self { taken, given: HashSet::new(), numbers: HashMap::new() })
     }
 

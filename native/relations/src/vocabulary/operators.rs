@@ -22,7 +22,7 @@ pub struct Operators {
 
 impl Operators {
     /// Creates the operators that a plan calls.
-    pub fn of(plan: &LogicalPlan, recognize: Recognize) -> Result<Self> {
+    pub fn from_plan(plan: &LogicalPlan, recognize: Recognize) -> Result<Self> {
         let mut operators = Self { recognize, tangents: vec![] };
         operators.extend(plan)?;
         Ok(operators)

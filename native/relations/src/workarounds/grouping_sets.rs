@@ -37,7 +37,7 @@ pub fn unequal_over_grouping_sets(plan: LogicalPlan) -> Result<Transformed<Logic
     if !any_node(&plan, |node| Ok(matches!(node, LogicalPlan::Aggregate(node) if has_added(node))))? {
         return Ok(Transformed::no(plan));
     }
-    let mut names = Names::of(&plan)?;
+    let mut names = Names::from_plan(&plan)?;
     plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Aggregate(aggregate) if has_added(&aggregate) => {
             let Aggregate { input, group_expr, aggr_expr, schema, .. } = aggregate;

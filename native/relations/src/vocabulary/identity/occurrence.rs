@@ -14,7 +14,7 @@ use crate::vocabulary::nodes::{common_scanned_by, draws_itself, without_inputs};
 /// Returns whether two nodes are one relation: the same table, whatever its name and alias, or one query that a name stands for.
 pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     if let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) {
-        return Table::of(a) == Table::of(b)
+        return Table::from_scan(a) == Table::from_scan(b)
             && a.filters == b.filters
             && a.fetch == b.fetch
             && a.projection == b.projection;

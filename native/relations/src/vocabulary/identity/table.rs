@@ -21,7 +21,7 @@ pub enum Table {
 
 impl Table {
     /// Creates the table of a scan.
-    pub fn of(scan: &TableScan) -> Self {
+    pub fn from_scan(scan: &TableScan) -> Self {
         source_as_provider(&scan.source).map_or_else(|_| Self::Named(scan.table_name.to_string()), Self::Provider)
     }
 
@@ -57,7 +57,7 @@ impl Hash for Table {
 /// Returns the table that a node scans.
 pub fn table_of(node: &LogicalPlan) -> Option<Table> {
     match node {
-        LogicalPlan::TableScan(scan) => Some(Table::of(scan)),
+        LogicalPlan::TableScan(scan) => Some(Table::from_scan(scan)),
         _ => None,
     }
 }
@@ -66,7 +66,7 @@ pub fn table_of(node: &LogicalPlan) -> Option<Table> {
 /// of which a catalog has made a provider for each reader.
 pub fn is_unclear(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) else { return false };
-    let [of_a, of_b] = [a, b].map(Table::of);
+    let [of_a, of_b] = [a, b].map(Table::from_scan);
     // What is made within a statement is made where it is meant.
     let is_known = |table: &Table| {
         matches!(table, Table::Provider(provider)
