@@ -23,9 +23,15 @@ pub struct ResolvedCall<'c> {
 impl<'c> ResolvedCall<'c> {
     /// Parses a call and resolves its variables. Returns `None` if arguments are missing or an argument cannot be a
     /// variable, which `simplify` reports.
-    pub fn of(call: &'c Expr, jvp: &'c Arc<ScalarUDF>, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
+    pub fn resolve(
+        call: &'c Expr,
+        jvp: &'c Arc<ScalarUDF>,
+        inputs: &Inputs,
+        context: &Context,
+    ) -> Result<Option<Self>> {
         let Some(derivative) = DirectionalDerivative::parse(call) else { return Ok(None) };
-        let variables = derivative.terms.iter().map(|term| ResolvedVariable::of(term.variable, call, inputs, context));
+        let variables =
+            derivative.terms.iter().map(|term| ResolvedVariable::resolve(term.variable, call, inputs, context));
         let variables = variables.collect::<Result<Option<_>>>()?;
         Ok(variables.map(|variables| Self { derivative, variables, jvp }))
     }

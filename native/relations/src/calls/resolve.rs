@@ -34,7 +34,7 @@ pub enum Owner {
 
 impl ResolvedVariable {
     /// Resolves a variable. Returns `None` if the expression cannot be a variable, which `simplify` reports.
-    pub fn of(variable: &Expr, call: &Expr, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
+    pub fn resolve(variable: &Expr, call: &Expr, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
         let Context { outer, iterated, .. } = context;
         if !variable.get_type(&inputs.schema()).is_ok_and(|data_type| is_float(&data_type)) {
             check_first_rows(variable, call, inputs, iterated)?;

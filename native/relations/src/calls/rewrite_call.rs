@@ -21,7 +21,7 @@ use crate::vocabulary::source::beside;
 /// Rewrites a call. Returns `None` if the call stays: `simplify` expands it by its node alone, or reports what is wrong
 /// with it.
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: &mut Context) -> Result<Option<Expr>> {
-    let Some(call) = ResolvedCall::of(call, jvp, inputs, context)? else { return Ok(None) };
+    let Some(call) = ResolvedCall::resolve(call, jvp, inputs, context)? else { return Ok(None) };
     let entered = inputs.plans.clone();
     let mut varying = propagate(&call, inputs, context)?;
     let by_row = sweep(&call, &mut varying, inputs, context)?;

@@ -148,7 +148,7 @@ impl Differentiation {
     fn number_rows(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
         let mut names = std::mem::take(&mut self.context.names);
         let (recognize, sweeping) = (self.context.recognize, self.context.sweeping);
-        let numbered = ByRow::of(plan, &mut names, recognize, sweeping, &mut |names, plan| {
+        let numbered = ByRow::number_rows(plan, &mut names, recognize, sweeping, &mut |names, plan| {
             std::mem::swap(names, &mut self.context.names);
             let rewritten = self.rewrite(plan);
             std::mem::swap(names, &mut self.context.names);

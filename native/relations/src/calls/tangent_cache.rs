@@ -167,7 +167,7 @@ impl Inputs {
         let cell = match seen {
             Variable::Column(index) => {
                 let own = self.by_row.swept.iter().filter(|_| is_added);
-                VariableOrigin::of(read_from, index, &request.variable.name, swept.iter().chain(own))?
+                VariableOrigin::find(read_from, index, &request.variable.name, swept.iter().chain(own))?
             }
             _ => None,
         };

@@ -74,7 +74,7 @@ impl VariableOrigin {
     /// # Errors
     /// If what a gradient by row has computed reads the column, which cannot be moved there: a UNION puts it together, or the gradient has
     /// gone through what computes it.
-    pub fn of<'s>(
+    pub fn find<'s>(
         plan: &LogicalPlan,
         index: usize,
         variable: &str,

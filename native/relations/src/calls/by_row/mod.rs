@@ -94,7 +94,7 @@ impl ByRow {
 
     /// Numbers the rows of the relations in which variables of calls originate, if subqueries in these calls read them.
     /// Rewrites the node and its subqueries to read the same numbered rows.
-    pub fn of(
+    pub fn number_rows(
         plan: LogicalPlan,
         names: &mut Names,
         recognize: Recognize,
