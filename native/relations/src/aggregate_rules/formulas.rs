@@ -126,7 +126,7 @@ fn formula(name: &str, arity: usize) -> Result<Option<&'static TangentFormula>> 
 }
 
 /// Returns the formula of an aggregate or window function, if it is DataFusion's own, or one of this project, and has one.
-pub fn of(function: &WindowFunctionDefinition, arity: usize) -> Result<Option<&'static TangentFormula>> {
+pub fn tangent_formula(function: &WindowFunctionDefinition, arity: usize) -> Result<Option<&'static TangentFormula>> {
     let is_known = match function {
         WindowFunctionDefinition::AggregateUDF(udf) => aggregate(udf.name()).is_ok_and(|known| known == *udf),
         WindowFunctionDefinition::WindowUDF(udf) => {

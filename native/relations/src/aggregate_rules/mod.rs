@@ -152,7 +152,7 @@ impl AggregateRows<'_> {
             return Ok(None);
         }
         let definition = call.definition();
-        let formula = formulas::of(&definition, inputs.len())?;
+        let formula = formulas::tangent_formula(&definition, inputs.len())?;
         if call.distinct() && !formula.is_some_and(|formula| formula.ignores_repetition) {
             return plan_err!(
                 "{}: no derivative by {} is known for an aggregate of DISTINCT values. {DISTINCT_BEFORE}",
@@ -236,7 +236,7 @@ pub fn varies(function: &Expr, mut argument_varies: impl FnMut(&Expr) -> Result<
     if inputs.iter().all(|input| input.tangent.is_none()) {
         return Ok(false);
     }
-    let Some(formula) = formulas::of(&call.definition(), inputs.len())? else { return Ok(true) };
+    let Some(formula) = formulas::tangent_formula(&call.definition(), inputs.len())? else { return Ok(true) };
     let number: FieldRef = Arc::new(Field::new("value", DataType::Float64, true));
     Ok(formula.evaluate(&inputs, |_| Ok((call.args()[0].clone(), Arc::clone(&number))))?.is_some())
 }

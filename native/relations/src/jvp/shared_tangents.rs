@@ -203,7 +203,7 @@ impl SharedTangents {
         )
     }
 
-    fn of(&self, relation: &Arc<SharedRelation>) -> Option<&RelationTangents> {
+    fn get(&self, relation: &Arc<SharedRelation>) -> Option<&RelationTangents> {
         self.relations.iter().find(|known| Arc::ptr_eq(&known.of, relation))
     }
 
@@ -239,7 +239,7 @@ impl SharedTangents {
     /// Returns the relation with all of its tangents.
     pub fn latest(&self, relation: &Arc<SharedRelation>) -> Arc<SharedRelation> {
         let mut latest = Arc::clone(relation);
-        while let Some(known) = self.of(&latest) {
+        while let Some(known) = self.get(&latest) {
             latest = Arc::clone(&known.relation);
         }
         latest
@@ -257,9 +257,9 @@ impl SharedTangents {
             let own = self.relations.iter().find(|known| Arc::ptr_eq(&known.relation, relation))?;
             return Some((&own.relation, &known.tangents));
         }
-        let mut known = self.of(relation)?;
+        let mut known = self.get(relation)?;
         while !known.by.is(cell) {
-            known = self.of(&known.relation)?;
+            known = self.get(&known.relation)?;
         }
         Some((&known.relation, &known.tangents))
     }

@@ -74,7 +74,7 @@ impl BindInputs for IterationFrame {
             }
             if let Some(reader) = node.downcast_ref::<SharedScanExec>() {
                 let shared = self.relation(reader.shared()).unwrap_or_else(|| Arc::clone(reader.shared()));
-                return Ok(Transformed::yes(Arc::new(reader.of(shared))));
+                return Ok(Transformed::yes(Arc::new(reader.with_shared(shared))));
             }
             let node = node.reset_state()?;
             let inside = node.with_new_state(Arc::new(OuterContext(self.this.clone())));

@@ -200,7 +200,7 @@ impl Run {
             let columns = batch.columns().iter().cloned().chain([numbers]).collect();
             let mut batch = batch_of(&self.schema, columns, count)?;
             if self.tape.is_thinned() {
-                batch = self.query.wanted.of(batch)?;
+                batch = self.query.wanted.filter(batch)?;
             }
             if batch.num_rows() > 0 {
                 self.read.push(batch);

@@ -44,7 +44,7 @@ impl ReaderFilters {
     }
 
     /// Returns the rows of a batch that pass the filter of a reader.
-    pub fn of(&self, batch: RecordBatch) -> Result<RecordBatch> {
+    pub fn filter(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let known = match &*self.conditions() {
             Conditions::All => return Ok(batch),
             Conditions::Any(known) => known.clone(),
@@ -74,7 +74,7 @@ mod tests {
         let is = |value: i64| binary(col("x", &schema)?, Operator::Eq, lit(value), &schema);
         let wanted = ReaderFilters::default();
         let read = |wanted: &ReaderFilters| -> Result<Vec<_>> {
-            Ok(wanted.of(batch.clone())?.column(0).as_primitive::<Int64Type>().iter().collect())
+            Ok(wanted.filter(batch.clone())?.column(0).as_primitive::<Int64Type>().iter().collect())
         };
         assert_eq!(read(&wanted)?, []);
         wanted.read_by(Some(is(3)?));

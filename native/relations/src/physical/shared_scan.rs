@@ -359,7 +359,7 @@ impl SharedScanExec {
     }
 
     /// Creates the same reader of this relation, which has not measured anything yet.
-    pub fn of(&self, shared: Arc<Shared>) -> Self {
+    pub fn with_shared(&self, shared: Arc<Shared>) -> Self {
         Self { shared, ..self.executed() }
     }
 

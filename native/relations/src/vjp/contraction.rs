@@ -281,7 +281,7 @@ pub fn materialize_join_sides(builder: &mut SegmentBuilder, aggregate: &Aggregat
             let factor = inside(builder, &mut segment, factor, side.schema())?;
             wanted[number] |= Linear::match_expr(&factor, &segment)?.is_none();
         }
-        if (is_dear || !is_linear(&segment)?) && !wanted[number] && builder.residuals.of(node).is_none() {
+        if (is_dear || !is_linear(&segment)?) && !wanted[number] && builder.residuals.residual_of(node).is_none() {
             builder.stored(node, segment)?;
         }
     }

@@ -139,7 +139,7 @@ impl<'a> SegmentBuilder<'a> {
         // The shared relations of an inner gradient are recomputed as residuals, with the columns that a sweep through
         // them reads.
         let is_recomputed = node.reads && self.variable(plan).is_none() && SharedRelation::scanned_by(plan).is_some();
-        match self.residuals.of(node).filter(|_| !is_recomputed) {
+        match self.residuals.residual_of(node).filter(|_| !is_recomputed) {
             Some((residual, width)) => self.residuals.reader(residual, width, self.names),
             None if !node.reads => match self.of_all_iterations(plan)? {
                 Some(segment) => Ok(segment),
@@ -240,12 +240,12 @@ impl<'a> SegmentBuilder<'a> {
         let Some(segment) = segment else { return Ok(None) };
         let (width, single) = (segment.columns.len(), segment.single);
         if let Some((residual, width)) =
-            self.residuals.of(node).filter(|(residual, _)| self.residuals.is_numbered(*residual))
+            self.residuals.residual_of(node).filter(|(residual, _)| self.residuals.is_numbered(*residual))
         {
             return Ok(Some(OuterResidual { node, residual, width, single }));
         }
         let residual = self.rows(segment)?;
-        if self.residuals.of(node).is_none() {
+        if self.residuals.residual_of(node).is_none() {
             self.residuals.know(node, residual, width);
         }
         Ok(Some(OuterResidual { node, residual, width, single }))

@@ -49,7 +49,7 @@ impl Nodes {
         self.path = PlanPath::default();
         self.kept.clear();
         self.times.clear();
-        self.of(plan, is_variable)
+        self.identify(plan, is_variable)
     }
 
     /// Returns how often the plan has a node.
@@ -71,14 +71,14 @@ impl Nodes {
 
     /// Returns a node of the plan that has been entered, or of a relation that it reads.
     #[recursive::recursive]
-    pub fn of(&mut self, plan: &LogicalPlan, is_variable: IsVariable) -> Result<Node> {
+    pub fn identify(&mut self, plan: &LogicalPlan, is_variable: IsVariable) -> Result<Node> {
         if let Some(node) = self.seen.get(&std::ptr::from_ref(plan)) {
             return Ok(*node);
         }
         if let Some(relation) = SharedRelation::scanned_by(plan) {
             // Each scan gives the columns names of its own.
             let path = std::mem::take(&mut self.path);
-            let reads = is_variable(plan) || self.of(relation.plan(), is_variable)?.reads;
+            let reads = is_variable(plan) || self.identify(relation.plan(), is_variable)?.reads;
             self.path = path;
             let known = self.relations.iter().find(|(known, _)| Arc::ptr_eq(known, &relation)).map(|(_, id)| *id);
             let id = known.unwrap_or_else(|| self.next());
@@ -96,7 +96,7 @@ impl Nodes {
                 other => other,
             };
             self.path = path.below(plan, inputs.len());
-            let node = self.of(input, is_variable)?;
+            let node = self.identify(input, is_variable)?;
             *self.times.entry(node.id).or_default() += 1;
             reads |= node.reads;
             inputs.push(node.id);

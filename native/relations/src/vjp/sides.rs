@@ -88,13 +88,13 @@ impl Joined {
     }
 
     /// Returns the relation that has a column.
-    fn of(&self, column: &Column) -> Option<usize> {
+    fn relation_of(&self, column: &Column) -> Option<usize> {
         self.relations.iter().position(|relation| relation.schema().has_column(column))
     }
 
     /// Returns the relations whose columns an expression reads.
     fn read(&self, expr: &Expr) -> Numbers {
-        expr.column_refs().into_iter().filter_map(|column| self.of(column)).collect()
+        expr.column_refs().into_iter().filter_map(|column| self.relation_of(column)).collect()
     }
 
     /// Returns columns that are equal to a column, and the column.
@@ -142,12 +142,13 @@ impl Joined {
         }
         let [a, b] = <[Numbers; 2]>::try_from(sides).ok()?;
         let is_between = |[left, right]: [&Column; 2]| {
-            let [left, right] = [left, right].map(|column| self.of(column).is_some_and(|of| a.contains(&of)));
+            let [left, right] = [left, right].map(|column| self.relation_of(column).is_some_and(|of| a.contains(&of)));
             left != right
         };
         let have_keys = [&a, &b].iter().all(|side| {
-            keys.iter()
-                .any(|key| self.equal_to(key).iter().any(|equal| self.of(equal).is_some_and(|of| side.contains(&of))))
+            keys.iter().any(|key| {
+                self.equal_to(key).iter().any(|equal| self.relation_of(equal).is_some_and(|of| side.contains(&of)))
+            })
         });
         (have_keys && self.equalities().any(is_between)).then_some([a, b])
     }
@@ -172,7 +173,7 @@ impl Joined {
         let is_given = |index: &usize| {
             let column = Column::from(schema.qualified_field(*index));
             let equal = self.equal_to(&column);
-            equal.iter().any(|equal| self.of(equal).is_some_and(|relation| of.contains(&relation)))
+            equal.iter().any(|equal| self.relation_of(equal).is_some_and(|relation| of.contains(&relation)))
         };
         schema.functional_dependencies().iter().any(|known| {
             known.mode == Dependency::Single
@@ -183,7 +184,7 @@ impl Joined {
 
     /// Returns whether a key of groups is of a side alone.
     fn has_own_key(&self, side: &Numbers, keys: &[Column]) -> bool {
-        let is_of_side = |column: &Column| self.of(column).is_none_or(|of| side.contains(&of));
+        let is_of_side = |column: &Column| self.relation_of(column).is_none_or(|of| side.contains(&of));
         keys.iter().any(|key| self.equal_to(key).iter().all(is_of_side))
     }
 
@@ -215,7 +216,7 @@ impl Joined {
 
     fn are_joined(&self, a: &Numbers, b: &Numbers) -> bool {
         self.equalities().any(|columns| {
-            let of = columns.map(|column| self.of(column));
+            let of = columns.map(|column| self.relation_of(column));
             let is_in = |side: &Numbers, of: Option<usize>| of.is_some_and(|of| side.contains(&of));
             is_in(a, of[0]) && is_in(b, of[1]) || is_in(b, of[0]) && is_in(a, of[1])
         })

@@ -21,7 +21,7 @@ pub fn table_scan(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) 
     if relation.is_common() {
         return common(builder, node, &relation).map(Some);
     }
-    let (residual, width) = match builder.residuals.of(node) {
+    let (residual, width) = match builder.residuals.residual_of(node) {
         Some(known) => known,
         None => {
             let segment = builder.segment(relation.plan())?;
@@ -42,7 +42,7 @@ pub fn table_scan(builder: &mut SegmentBuilder, node: Node, plan: &LogicalPlan) 
 
 /// Returns a CTE or view that several places read.
 fn common(builder: &mut SegmentBuilder, node: Node, relation: &SharedRelation) -> Result<Segment> {
-    if let Some((residual, width)) = builder.residuals.of(node) {
+    if let Some((residual, width)) = builder.residuals.residual_of(node) {
         let segment = builder.residuals.reader(residual, width, builder.names)?;
         return Ok(Segment { single: builder.residuals.is_single(node), ..segment });
     }

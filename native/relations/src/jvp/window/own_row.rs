@@ -73,7 +73,7 @@ struct Pass {
 }
 
 impl Pass {
-    fn of(&self, column: &Column) -> Result<Tangent> {
+    fn tangent(&self, column: &Column) -> Result<Tangent> {
         Ok(self.tangents.get(self.schema.index_of_column(column)?))
     }
 }
@@ -127,7 +127,7 @@ pub fn by_own_cell(
 
     let mut tangents = Tangents::default();
     for index in below {
-        tangents.set(index, passes.all.of(&columns_below[index])?);
+        tangents.set(index, passes.all.tangent(&columns_below[index])?);
     }
     let mut layers = Layers::new(windows.functions.clone());
     let inputs = DerivativeInputs { shown: &windows.shown, passes: &passes, number };
@@ -280,7 +280,7 @@ impl OwnRows<'_, '_> {
         let of_own = self.rows(&passes.own, number, layers, with_tangents).tangent(function, &value)?;
         let mut terms: Vec<_> = of_own.into_iter().collect();
         for (lower, along) in passes.along.iter().filter(|(column, _)| lower.contains(column)) {
-            let Tangent::Column(moved) = passes.all.of(lower)? else { continue };
+            let Tangent::Column(moved) = passes.all.tangent(lower)? else { continue };
             let by_lower = self.rows(along, number, layers, with_tangents).tangent_along(function, &value)?;
             let Some(by_lower) = by_lower else { continue };
             let stays = moved.condition().into_iter().chain(by_lower.inactive).reduce(Expr::or);

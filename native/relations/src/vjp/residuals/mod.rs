@@ -123,7 +123,7 @@ impl Residuals {
     /// before.
     pub fn node(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
         let Self { nodes, begin, .. } = self;
-        nodes.of(plan, &|node| is_variable(node, begin.as_ref(), variables))
+        nodes.identify(plan, &|node| is_variable(node, begin.as_ref(), variables))
     }
 
     /// Starts with another plan, and returns its identity and whether it reads a variable.
@@ -138,7 +138,7 @@ impl Residuals {
     }
 
     /// Returns the residual of a node, if it has one, and how many columns the node has.
-    pub fn of(&self, node: Node) -> Option<(ResidualId, usize)> {
+    pub fn residual_of(&self, node: Node) -> Option<(ResidualId, usize)> {
         self.known.get(&node.id).copied()
     }
 

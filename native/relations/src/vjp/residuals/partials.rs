@@ -14,7 +14,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use crate::aggregate_rules::calls::FormulaCall;
-use crate::aggregate_rules::formulas::{Input, TangentFormula, aggregate, of};
+use crate::aggregate_rules::formulas::{Input, TangentFormula, aggregate, tangent_formula};
 use crate::aggregate_rules::frames::with_windows;
 use crate::aggregate_rules::quantiles::{Percentile, is_quantile, keys_of_partitions, ranks, share};
 use crate::aggregate_rules::without_formula::{DISTINCT_BEFORE, way_without};
@@ -66,7 +66,7 @@ impl Partials {
     /// Creates those of a call over rows of these columns. `original` is the call as the user wrote it.
     pub fn try_new(call: &AggregateFunction, original: &Expr, columns: &DFSchema) -> Result<Self> {
         let definition = WindowFunctionDefinition::AggregateUDF(Arc::clone(&call.func));
-        let formula = of(&definition, call.params.args.len())?;
+        let formula = tangent_formula(&definition, call.params.args.len())?;
         let Some(formula) = formula else {
             return plan_err!(
                 "{} varies, and no derivative by row is known for the function {}. {}",
