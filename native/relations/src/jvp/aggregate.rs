@@ -117,7 +117,7 @@ impl Groups<'_> {
             let field = self.aggregate.schema.field(*index);
             let data_type = direction.tangent_type(field.data_type());
             guarded.tangent = of_type(null_with_column(guarded.tangent, &self.aggregate.schema, *index)?, &data_type);
-            let tangent = direction.add_carried(guarded, (field.name(), data_type), &mut self.exprs, names)?;
+            let tangent = direction.add_guarded(guarded, (field.name(), data_type), &mut self.exprs, names)?;
             tangents.set(*index, tangent);
         }
         Ok(tangents)

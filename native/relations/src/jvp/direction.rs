@@ -123,7 +123,7 @@ impl Direction {
 
     /// Adds a tangent of this type as a column, and another column that tells where it is inactive. Columns that exist
     /// already are reused.
-    pub fn add_carried(
+    pub fn add_guarded(
         &self,
         Guarded { tangent, inactive }: Guarded,
         (name, data_type): (&str, DataType),

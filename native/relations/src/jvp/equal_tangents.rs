@@ -58,6 +58,6 @@ impl EqualTangents {
             None => None,
         };
         let guarded = Guarded { tangent: agreed, inactive };
-        direction.add_carried(guarded, (column, data_type), &mut self.exprs, names)
+        direction.add_guarded(guarded, (column, data_type), &mut self.exprs, names)
     }
 }

@@ -91,7 +91,7 @@ fn of_all_rows(propagation: &mut Propagation, windows: &Windows, requests: &[Nod
                     let field = shown.field(index);
                     let data_type = direction.tangent_type(field.data_type());
                     guarded.tangent = of_type(null_with_column(guarded.tangent, shown, index)?, &data_type);
-                    direction.add_carried(guarded, (field.name(), data_type), &mut exprs, propagation.names)?
+                    direction.add_guarded(guarded, (field.name(), data_type), &mut exprs, propagation.names)?
                 }
                 None => Tangent::Zero,
             };

@@ -138,7 +138,7 @@ pub fn by_own_cell(
         let data_type = direction.tangent_type(field.data_type());
         derivative.tangent = of_type(derivative.tangent, &data_type);
         let (own_names, derivatives) = (&mut *own.propagation.names, &mut layers.derivatives);
-        let tangent = direction.add_carried(derivative, (field.name(), data_type), derivatives, own_names)?;
+        let tangent = direction.add_guarded(derivative, (field.name(), data_type), derivatives, own_names)?;
         tangents.set(varying.index, tangent);
     }
     let mut propagated =
