@@ -131,13 +131,13 @@ impl Direction {
         names: &mut Names,
     ) -> Result<Tangent> {
         let column = self.add_computed(tangent, name, computed, names);
-        let mut told = None;
+        let mut inactive_column = None;
         if let Some(condition) = inactive {
             let number = Inactive::number(condition)?;
             let column = names.column(number, computed, |names| names.part("inactive"));
-            told = Some(Inactive { column, data_type });
+            inactive_column = Some(Inactive { column, data_type });
         }
-        Ok(Tangent::Column(TangentColumn { column, inactive: told }))
+        Ok(Tangent::Column(TangentColumn { column, inactive: inactive_column }))
     }
 
     /// Returns the type of the tangent of a column of this type.

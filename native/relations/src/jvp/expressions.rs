@@ -81,14 +81,14 @@ impl Expressions {
                         let own = self.exprs[*index].qualified_name().1;
                         let column =
                             self.computed(derived, &field, &mut known, || names.tangent(&own, &direction.variable));
-                        let mut told = None;
+                        let mut inactive_column = None;
                         if let Some(condition) = inactive {
                             let number = Inactive::number(condition)?;
                             let truth = Field::new("", DataType::Int64, false);
                             let column = self.computed(number, &truth, &mut known, || names.part("inactive"));
-                            told = Some(Inactive { column, data_type: field.data_type().clone() });
+                            inactive_column = Some(Inactive { column, data_type: field.data_type().clone() });
                         }
-                        Tangent::Column(tangent::TangentColumn { column, inactive: told })
+                        Tangent::Column(tangent::TangentColumn { column, inactive: inactive_column })
                     }
                 };
                 tangents.set(*index, tangent);

@@ -66,13 +66,13 @@ pub fn recursive_query(
             variable(*direction) != Variable::Column(*index) && (of_term(&start) || of_term(&step))
         };
         let vary: BTreeSet<InDirection> = needed.iter().copied().filter(varies).collect();
-        let is_told = |(direction, index): &InDirection| {
-            [&start, &step].iter().any(|term| term.tangents[*direction].get(*index).is_told())
+        let has_inactive = |(direction, index): &InDirection| {
+            [&start, &step].iter().any(|term| term.tangents[*direction].get(*index).has_inactive())
         };
-        let told: BTreeSet<InDirection> = vary.iter().copied().filter(is_told).collect();
+        let with_inactive: BTreeSet<InDirection> = vary.iter().copied().filter(has_inactive).collect();
         let known: BTreeSet<InDirection> =
             varying.iter().filter(|(_, fields)| fields.inactive.is_some()).map(|(column, _)| *column).collect();
-        if needed == wanted && vary.iter().eq(varying.keys()) && told.is_subset(&known) {
+        if needed == wanted && vary.iter().eq(varying.keys()) && with_inactive.is_subset(&known) {
             if let Some((direction, _)) = varying.keys().next() {
                 propagation.shared.check_unrolled(&query.name, &propagation.directions[*direction].variable)?;
             }
@@ -87,7 +87,7 @@ pub fn recursive_query(
                 tangent: propagation.names.tangent(column, variable),
                 inactive: None,
             });
-            if told.contains(&(direction, index)) && fields.inactive.is_none() {
+            if with_inactive.contains(&(direction, index)) && fields.inactive.is_none() {
                 fields.inactive = Some(propagation.names.part("inactive"));
             }
         }
@@ -173,10 +173,10 @@ fn with_tangents(
         let mut further = vec![];
         for ((direction, index), TangentFields { inactive, .. }) in &varying {
             let tangent = propagated.tangents[*direction].get(*index);
-            let told = inactive.as_ref().map(|_| tangent.inactive()).transpose()?;
+            let inactive = inactive.as_ref().map(|_| tangent.inactive()).transpose()?;
             let tangent = Linearized::Known(tangent);
             further.push(directions[*direction].column(&tangent, &own[*index], before, propagated.plan.schema())?);
-            further.extend(told);
+            further.extend(inactive);
         }
         Ok(Term { before: Arc::clone(before), plan: propagated.plan, further })
     };

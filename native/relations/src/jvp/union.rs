@@ -57,14 +57,14 @@ pub fn union(propagation: &mut Propagation, union: &Union, requests: &[NodeReque
                 let name = propagation.names.tangent(field.name(), variable);
                 // Of an input in which it is a constant too.
                 let of_inputs = || inputs.iter().map(|input| input.tangents[direction].get(*index));
-                let is_told = of_inputs().any(|tangent| tangent.is_told() || tangent == Tangent::Zero);
-                let inactive = is_told.then(|| propagation.names.part("inactive"));
-                let told = inactive.clone().map(|name| Inactive {
+                let has_inactive = of_inputs().any(|tangent| tangent.has_inactive() || tangent == Tangent::Zero);
+                let inactive = has_inactive.then(|| propagation.names.part("inactive"));
+                let inactive_column = inactive.clone().map(|name| Inactive {
                     column: Column::new_unqualified(name),
                     data_type: propagation.directions[direction].tangent_type(field.data_type()),
                 });
                 let column = Column::new_unqualified(name.clone());
-                tangents.set(*index, Tangent::Column(tangent::TangentColumn { column, inactive: told }));
+                tangents.set(*index, Tangent::Column(tangent::TangentColumn { column, inactive: inactive_column }));
                 added.push(Added { direction, index: *index, name, inactive });
             }
         }

@@ -146,11 +146,11 @@ impl LinearizedExpr {
 
     /// Returns where the expression takes branches that do not vary, over the columns with these tangents; none if that is known nowhere.
     pub fn inactive(&self, schema: &DFSchema, tangents: &Tangents, with_tangents: &DFSchema) -> Result<Option<Expr>> {
-        let is_told = |(index, _): &(usize, Column)| match tangents.get(*index) {
+        let has_inactive = |(index, _): &(usize, Column)| match tangents.get(*index) {
             Tangent::Column(tangent) => tangent.inactive.is_some(),
             Tangent::Zero | Tangent::One => false,
         };
-        if !self.reads.iter().any(is_told) && !may_choose(&self.expr)? {
+        if !self.reads.iter().any(has_inactive) && !may_choose(&self.expr)? {
             return Ok(None);
         }
         let varies = |column: &Column| match schema.maybe_index_of_column(column).map(|index| tangents.get(index)) {

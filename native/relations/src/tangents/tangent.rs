@@ -48,8 +48,8 @@ impl Inactive {
 }
 
 impl Tangent {
-    /// Returns whether it says where it is inactive.
-    pub fn is_told(&self) -> bool {
+    /// Returns whether a column tells where it is inactive.
+    pub fn has_inactive(&self) -> bool {
         matches!(self, Self::Column(carried) if carried.inactive.is_some())
     }
 
