@@ -157,13 +157,13 @@ fn adjoint(
     let schema: Vec<_> = iterations.fields().into_iter().chain(further(widest).into_iter().map(Arc::new)).collect();
     let places: BTreeMap<_, _> = wanted.map(|index| (index, index + widest)).collect();
     propagation.shared.add_given(cell, given.clone(), places);
-    let contributed = CONTRIBUTED..CONTRIBUTED + widest;
-    let (next, of_next) = propagation.propagate_in(direction, step.clone(), everywhere(contributed.clone()))?;
+    let contributions = CONTRIBUTED..CONTRIBUTED + widest;
+    let (next, of_next) = propagation.propagate_in(direction, step.clone(), everywhere(contributions.clone()))?;
     let along = &propagation.directions[direction];
     let around = padded(along, outside, around, &of_around, (GIVEN, widest))?;
     let next = padded(along, step, next, &of_next, (CONTRIBUTED, widest))?;
     let mut tangents = Tangents::default();
-    for (index, field) in contributed.zip(&schema[CONTRIBUTED + widest..]) {
+    for (index, field) in contributions.zip(&schema[CONTRIBUTED + widest..]) {
         tangents.set(index, Column::new_unqualified(field.name()).into());
     }
     Ok((iterations.with(given, vec![tape, around, next], schema)?, tangents))

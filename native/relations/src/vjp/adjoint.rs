@@ -44,20 +44,20 @@ pub fn contributions(
     let incoming = Incoming::try_new(residual, names)?;
     let rows = &iterations.body.all()[iterations.rows].stored;
     let mut reached = total.reached.clone();
-    let contributed = loop {
-        let contributed = transpose(incoming.cotangents(rows, &reached)?, names)?;
+    let contributions = loop {
+        let contributions = transpose(incoming.cotangents(rows, &reached)?, names)?;
         let mut further = reached.clone();
-        if let Some(before) = contributed.get(&0) {
+        if let Some(before) = contributions.get(&0) {
             further.iter_mut().zip(&before.reached).for_each(|(reached, also)| *reached |= also);
         }
         if further == reached {
-            break contributed;
+            break contributions;
         }
         reached = further;
     };
     let Some(begin) = &iterations.body.begin else { return internal_err!("an iteration begins with nothing") };
-    let schema = schema(&contributed, residual.varying.len(), names)?;
-    let step = step(&contributed, &schema)?;
+    let schema = schema(&contributions, residual.varying.len(), names)?;
+    let step = step(&contributions, &schema)?;
     let inputs = [residual.relation.scan()?, outside(total)?, step];
     let of = (iterations.query.as_str(), Arc::clone(&iterations.columns), residual.varying.clone());
     let adjoint = shared_relation::IterationsNode::adjoint(of, incoming.given, inputs, Arc::new(schema));
@@ -72,7 +72,7 @@ pub fn contributions(
         found.push((iterations.start, sums(&adjoint, FIRST, &positions, of_first, names)?));
     }
     for (number, residual) in begin.around.iter().enumerate() {
-        let Some(rows) = contributed.get(&(number + 1)) else { continue };
+        let Some(rows) = contributions.get(&(number + 1)) else { continue };
         let positions: Vec<_> = (0..rows.cotangents.len()).collect();
         found.push((*residual, sums(&adjoint, to(number + 1), &positions, rows.reached.clone(), names)?));
     }
@@ -127,8 +127,8 @@ impl Incoming {
 
 /// Returns the columns of contributions: the mark, the number of the row, and as many cotangents as the widest
 /// contribution has.
-fn schema(contributed: &BTreeMap<usize, RowCotangents>, width: usize, names: &mut Names) -> Result<DFSchema> {
-    let widest = contributed.values().map(|rows| rows.cotangents.len()).chain([width]).max().unwrap_or_default();
+fn schema(contributions: &BTreeMap<usize, RowCotangents>, width: usize, names: &mut Names) -> Result<DFSchema> {
+    let widest = contributions.values().map(|rows| rows.cotangents.len()).chain([width]).max().unwrap_or_default();
     let mut fields = vec![];
     for name in ["to", "row"] {
         fields.push(Field::new(names.part(name), DataType::UInt64, false));
@@ -140,9 +140,9 @@ fn schema(contributed: &BTreeMap<usize, RowCotangents>, width: usize, names: &mu
 }
 
 /// Returns the union of the contributions of one iteration.
-fn step(contributed: &BTreeMap<usize, RowCotangents>, schema: &DFSchema) -> Result<LogicalPlan> {
+fn step(contributions: &BTreeMap<usize, RowCotangents>, schema: &DFSchema) -> Result<LogicalPlan> {
     let mut step = None;
-    for (variable, rows) in contributed {
+    for (variable, rows) in contributions {
         let Some(row) = rows.row.clone() else { return internal_err!("rows have no numbers") };
         let none = lit(ScalarValue::Float64(None));
         let cotangents = rows.cotangents.iter().map(|column| cast(Expr::Column(column.clone()), DataType::Float64));

@@ -151,12 +151,12 @@ impl<'a> Sweep<'a> {
             );
         }
         let (tangent, sweeping) = (self.tangent, self.sweeping);
-        let contributed = contributions(iterations, residual, total, self.names, &mut |rows, names| {
+        let contributions = contributions(iterations, residual, total, self.names, &mut |rows, names| {
             let mut sweep = Sweep::new(&iterations.body, names, tangent, sweeping);
             sweep.contributions[iterations.rows].push(rows);
             sweep.through(&iterations.body)
         })?;
-        for (residual, rows) in contributed {
+        for (residual, rows) in contributions {
             self.contributions[residual].push(rows);
         }
         Ok(())
