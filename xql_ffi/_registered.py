@@ -24,6 +24,7 @@ from xql_ffi import _native, _observer
 from xql_ffi._errors import MissingEngineError, translated
 from xql_ffi._expressions import quoted
 from xql_ffi._planner import put_in_front
+from xql_ffi._text.values import for_datafusion
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
@@ -366,6 +367,8 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, query: str, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(query, str):
             return stock(self, query, *args, **kwargs)
+        if kwargs.get("param_values"):
+            kwargs = {**kwargs, **for_datafusion({"param_values": kwargs["param_values"]})}
         if found := _OPTION.fullmatch(query):
             value = found["text"] if found["word"] is None else found["word"].lower()
             _native.set_option(self.session_id(), found["key"].lower(), value)

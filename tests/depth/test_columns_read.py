@@ -10,7 +10,8 @@ from datafusion import SessionContext
 
 from support.sessions import session
 
-T = {"id": [1, 2, 3, 4], "k": [1, 1, 2, 2], "x": [0.5, 0.7, -0.3, 0.2]}
+K, X = [1, 1, 2, 2], [0.5, 0.7, -0.3, 0.2]
+T = {"id": [1, 2, 3, 4], "k": K, "x": X}
 # Two relations, each read twice by the next, with a column that ends the statement that computes it.
 FAILS = "1 / (p.id - q.id)"
 
@@ -27,7 +28,8 @@ def layers(unread: str) -> str:
 
 
 def column(ctx: SessionContext, sql: str) -> list[float]:
-    return ctx.sql(sql).to_arrow_table().column(0).to_pylist()
+    found: list[float] = ctx.sql(sql).to_arrow_table().column(0).to_pylist()
+    return found
 
 
 # By a name, the loss and what stands before it.
@@ -57,7 +59,7 @@ def test_what_nobody_reads_is_not_computed(ctx: SessionContext, reader: str) -> 
     # Differences of the value, without a column that ends the statement.
     values = []
     for step in (-1e-6, 1e-6):
-        moved = {**T, "x": [T["x"][0] + step, *T["x"][1:]]}
+        moved = {**T, "x": [X[0] + step, *X[1:]]}
         other = session({"t": pa.table(moved)})
         values += column(other, f"WITH {layers('0')}, {reader} SELECT l FROM loss")
     assert expected[0] == pytest.approx((values[1] - values[0]) / 2e-6, rel=1e-6)
@@ -87,7 +89,7 @@ def test_one_reader_reads_what_another_does_not(ctx: SessionContext) -> None:
     wide = "w AS MATERIALIZED (SELECT id, k, x, 2 * x AS y, 3 * x AS z FROM t)"
     read = "(SELECT z, id FROM w) p JOIN (SELECT k, y, id FROM w) q ON p.id = q.id"
     sql = f"WITH {wide} SELECT p.z, q.k, q.y FROM {read} ORDER BY p.id"
-    assert ctx.sql(sql).to_pylist() == [{"z": 3 * x, "k": k, "y": 2 * x} for k, x in zip(T["k"], T["x"], strict=True)]
+    assert ctx.sql(sql).to_pylist() == [{"z": 3 * x, "k": k, "y": 2 * x} for k, x in zip(K, X, strict=True)]
     assert ctx.sql(f"WITH {wide} SELECT count(*) AS n FROM w a, w b").to_pylist() == [{"n": 16}]
     assert ctx.sql(f"WITH {wide} SELECT * FROM w a JOIN w b ON a.id = b.id").to_arrow_table().num_columns == 10
 

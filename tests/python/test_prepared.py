@@ -239,6 +239,102 @@ def test_views_are_read_as_their_queries_are_now() -> None:
     assert together(step).sweep is not None
 
 
+def test_tables_that_only_views_read() -> None:
+    """They are read as they are now, too: rows are inserted, and another table takes the name."""
+    given = {"w": {"k": [1, 2], "val": [1.0, 2.0]}, "data": {"k": [1, 2], "y": [3.0, 5.0]}}
+    ctx, other = (sessions.session(given) for _ in range(2))
+    for each in (ctx, other):
+        each.sql("CREATE VIEW both AS SELECT val - y AS d FROM w JOIN data ON w.k = data.k").collect()
+        each.sql("CREATE VIEW misfit AS SELECT SUM(d * d) AS l FROM both").collect()
+    updates = {"w": "SELECT k, val - 0.1 * grad((SELECT l FROM misfit), val) AS val FROM w"}
+    values = {"loss": "WITH q AS (SELECT l FROM misfit) SELECT l FROM q"}
+    steps = [xql_ffi.prepare(ctx, updates, values=values) for values in (values, {})]
+    for change in (
+        lambda each: None,
+        lambda each: each.sql("INSERT INTO data VALUES (1, 100.0)").collect(),
+        lambda each: replace(each, "data", pa.table({"k": [1, 2], "y": [50.0, 60.0]})),
+    ):
+        for step, of in zip(steps, (values, {}), strict=True):
+            change(ctx), change(other)
+            # The view of a stock session has the table that there was when it was made.
+            other.sql("CREATE OR REPLACE VIEW both AS SELECT val - y AS d FROM w JOIN data ON w.k = data.k").collect()
+            other.sql("CREATE OR REPLACE VIEW misfit AS SELECT SUM(d * d) AS l FROM both").collect()
+            assert step() == pytest.approx(by_statements(other, updates, of), rel=1e-12)
+            check_same(ctx, other, ["w"])
+
+
+RECURSIVE = """WITH RECURSIVE r AS (SELECT 0 AS s, k, val FROM w
+    UNION ALL SELECT s + 1, k, val * 0.5 + 0.1 * val * val FROM r WHERE s < 3),
+    loss AS (SELECT SUM(val * val) AS l FROM r WHERE s = 3)"""
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        f"{RECURSIVE} SELECT k, val - 0.1 * grad((SELECT l FROM loss), val) AS val FROM w",
+        f"{RECURSIVE} SELECT k, val FROM r WHERE s = 3",
+        """WITH RECURSIVE fit AS (SELECT 0 AS s, k, val FROM w UNION ALL
+            SELECT s + 1, k, val - 0.1 * grad((SELECT SUM(val * val * val) FROM fit), val) FROM fit WHERE s < 3)
+            SELECT k, val FROM fit WHERE s = 3""",
+        """WITH RECURSIVE fit AS (SELECT 0 AS s, k, val FROM w UNION ALL
+            SELECT s + 1, k, val - 0.1 * grad(val * val * val, val) FROM fit WHERE s < 3)
+            SELECT k, val FROM fit WHERE s = 3""",
+    ],
+    ids=["loss", "rows", "training loop", "own row"],
+)
+def test_recursive_queries(update: str) -> None:
+    ctx, other = (sessions.session({"w": {"k": [1, 2, 3], "val": [1.0, 2.0, 3.0]}}) for _ in range(2))
+    values = {"loss": f"{RECURSIVE} SELECT l FROM loss"}
+    step = xql_ffi.prepare(ctx, {"w": update}, values=values)
+    for _ in range(3):
+        assert step() == pytest.approx(by_statements(other, {"w": update}, values), rel=1e-12)
+        check_same(ctx, other, ["w"])
+
+
+def test_a_table_expression_of_the_name_of_a_view() -> None:
+    ctx, other = (sessions.session({"w": {"k": [1, 2], "val": [1.0, 2.0]}}) for _ in range(2))
+    for each in (ctx, other):
+        each.sql("CREATE VIEW loss AS SELECT SUM(val * val) AS l FROM w").collect()
+    own = "WITH loss AS (SELECT SUM(val * val * val) AS l FROM w)"
+    updates = {"w": f"{own} SELECT k, val - 0.1 * grad((SELECT l FROM loss), val) AS val FROM w"}
+    step = xql_ffi.prepare(ctx, updates)
+    for _ in range(2):
+        assert step() == by_statements(other, updates, {})
+        check_same(ctx, other, ["w"])
+    with pytest.raises(ValueError, match="called loss, as a table is"):
+        xql_ffi.prepare(ctx, updates, values={"l": "SELECT l FROM loss"})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT SUM(power(val - y, 2)) FROM w JOIN public.data ON w.k = data.k",
+        "SELECT SUM(power(val - y, 2)) FROM public.w JOIN data ON w.k = data.k",
+        "SELECT l FROM misfit",
+        "SELECT SUM(a.l * b.l) FROM (SELECT l FROM misfit) a CROSS JOIN (SELECT l FROM misfit) b",
+        "WITH q AS (SELECT k, y FROM public.data) SELECT SUM(val * a.y * b.y) FROM w JOIN q a USING (k), q b",
+    ],
+)
+def test_a_derivative_of_what_cannot_be_read_anew_is_refused(query: str) -> None:
+    ctx = sessions.session({"w": {"k": [1, 2], "val": [1.0, 2.0]}, "data": {"k": [1, 2], "y": [3.0, 5.0]}})
+    ctx.register_view("misfit", ctx.sql("SELECT SUM(power(val - y, 2)) AS l FROM w JOIN data ON w.k = data.k"))
+    with pytest.raises(ValueError, match="by its bare name"):
+        xql_ffi.prepare(ctx, {"w": f"SELECT k, val - 0.1 * grad(({query}), val) AS val FROM w"})
+
+
+def test_scalars_of_numpy_are_parameters() -> None:
+    ctx = sessions.session({"w": {"k": [1], "val": [1.0]}})
+    step = xql_ffi.prepare(ctx, {}, values={"of": "SELECT val * $p FROM w"})
+    numbers = [np.float64(0.5), np.float32(0.5), np.int64(2), np.uint8(2), np.array(0.5)]
+    assert [step(p=number)["of"] for number in numbers] == [0.5, 0.5, 2.0, 2.0, 0.5]
+    texts = xql_ffi.prepare(ctx, {}, values={"of": "SELECT length($p)"})
+    assert texts(p=np.str_("abc")) == {"of": 3}
+    with pytest.raises(TypeError, match=r"\$p must be a number"):
+        step(p=np.array([1.0, 2.0]))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="0 times or more"):
+        step.run(-1, p=1.0)
+
+
 @pytest.mark.parametrize("reads", ["public.w", "frame"])
 def test_what_cannot_be_read_anew_is_refused(reads: str) -> None:
     ctx = sessions.session({"w": {"k": [1], "val": [3.0]}})
@@ -465,6 +561,8 @@ def test_arguments() -> None:
         xql_ffi.prepare(ctx, {"w": same}, inserts={"w": same})
     with pytest.raises(ValueError, match="nothing to prepare"):
         xql_ffi.prepare(ctx, {})
+    with pytest.raises(ValueError, match="another name"):
+        xql_ffi.prepare(ctx, {}, values={"step": "SELECT 1"})
     with pytest.raises(TypeError, match="queries in SQL"):
         xql_ffi.prepare(ctx, {"w": ctx.table("w")})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="takes a session"):

@@ -454,6 +454,31 @@ def test_propagation_of_correlated_errors() -> None:
     np.testing.assert_allclose(found.covariance / np.outer(SPREAD, SPREAD), TOGETHER, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("covariance", "said"),
+    [
+        ([[1.0, -2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]], "a correlation beyond -1 and 1"),
+        (-np.eye(3), r"the variance -1\.0 on its diagonal"),
+        ([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], "is not symmetric"),
+        (np.full((3, 3), np.nan), "a number that is not finite"),
+        (np.eye(2), "the shape"),
+        # Each pair may be so, all three together may not.
+        (np.full((3, 3), -0.9) + 1.9 * np.eye(3), "a number has the variance -"),
+    ],
+)
+def test_a_matrix_that_is_no_covariance(covariance: np.ndarray, said: str) -> None:
+    session = sessions.session({"w": {"k": [1, 2, 3], "val": [1.0, 2.0, 3.0]}})
+    with pytest.raises(ValueError, match=said):
+        xql_ffi.propagate(session, "SELECT SUM(val) AS s FROM w", "w.val", covariance)
+
+
+def test_a_variance_that_cancels() -> None:
+    session = sessions.session({"w": {"k": [1, 2], "val": [1.0, 2.0]}})
+    query = "SELECT 1e6 * SUM(val) FILTER (WHERE k = 1) - 1e6 / 3 * 3 * SUM(val) FILTER (WHERE k = 2) AS d FROM w"
+    found = xql_ffi.propagate(session, query, "w.val", np.full((2, 2), 0.1))
+    assert found.error == pytest.approx(0.0, abs=1e-3)
+
+
 def test_propagation_by_rows() -> None:
     """In reverse, and of some rows: there are fewer numbers than inputs."""
     session = sessions.session({"w": {"k": [1, 2, 3], "val": [1.0, 2.0, 3.0]}})

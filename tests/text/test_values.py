@@ -11,6 +11,7 @@ from datafusion import SessionContext
 
 import xql_ffi
 from support import sessions
+from xql_ffi._engine import is_engine
 
 T = {"t": {"x": [1.0, 2.0], "k": [1, 2]}}
 SCALARS = [np.float64(2.0), np.float32(2.0), np.int64(2), np.int32(2), np.array(2.0), 2.0]
@@ -53,3 +54,17 @@ def test_vectors() -> None:
     connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1.0::DOUBLE), (2.0)) AS v(x)")
     found = xql_ffi.sql(connection, "SELECT grad(x * x, x) FROM t WHERE list_contains(?, x)", params=[np.array([2.0])])
     assert found.fetchall() == [(4.0,)]
+
+
+def test_texts_and_dates() -> None:
+    session, registered = SessionContext(), sessions.session(T)
+    for value in (np.str_("abc"), "abc"):
+        found = xql_ffi.sql(session, "SELECT length($a) AS n", param_values={"a": value})
+        assert found.to_pydict() == {"n": [3]}
+    if not is_engine():
+        for value, of in ((np.array(2.0), "$a"), (np.array([[1.0, 2.0]]), "$a[1][2]")):
+            found = registered.sql(f"SELECT grad(x * x * {of}, x) AS d FROM t", param_values={"a": value})
+            assert found.to_pydict() == {"d": [4.0, 8.0]}
+    # By name a value is put into the text, where 2026-01-05 is 2020.
+    with pytest.raises(TypeError, match=r"\$a is a date, .* param_values=\{'a'"):
+        xql_ffi.sql(session, "SELECT $a AS a", a=np.datetime64("2026-01-05"))

@@ -247,13 +247,19 @@ class Objective:
             CovarianceError: as `Objective.covariance` raises it.
             DifferentiationError: what the query computes has no derivative.
             ValueError: the query gives no floats, NULL among them, or two equal rows; or the vector has not one number
-                for each parameter; or the covariance has another shape.
+                for each parameter; or the covariance has another shape, or is none.
         """
         point = self._parameters.checked(x, "x")
-        spread = self._parameters.square(self.covariance(point) if covariance is None else covariance)
+        spread = self.covariance(point) if covariance is None else self._parameters.covariance(covariance)
         weighted = quantities(self._evaluator.sibling(), sql, self._parameters.values(point))
         slopes = self._evaluator.jacobian(weighted, point)
-        return derived(weighted.rows, slopes @ spread @ slopes.T)
+        propagated: Matrix = slopes @ spread @ slopes.T
+        # Each variance is a sum of products, of which rounding leaves so much.
+        rounding = 1e-10 * (abs(slopes) @ abs(spread) @ abs(slopes).T).diagonal()
+        if (propagated.diagonal() < -rounding).any():
+            msg = f"a number has the variance {propagated.diagonal().min()}: the covariance given is that of no numbers"
+            raise ValueError(msg)
+        return derived(weighted.rows, propagated)
 
     def solution(self, x: ArrayLike, wrt: str | Sequence[str]) -> Solution:
         """The minimum as a function of further cells that the loss reads, to first order, by implicit differentiation.

@@ -146,6 +146,31 @@ class Parameters:
             raise ValueError(msg)
         return made
 
+    def covariance(self, matrix: ArrayLike) -> NDArray[np.float64]:
+        """Returns a covariance matrix of the parameters.
+
+        Raises:
+            ValueError: it has another shape; or it is the covariance of no numbers: it is not symmetric, a variance is
+                negative, or two numbers have a correlation beyond -1 and 1.
+        """
+        made = self.square(matrix)
+        variances = self._np.diag(made)
+        # Products of rounded numbers are no more symmetric than this.
+        slack = 1e-8 * self._np.abs(variances).max(initial=0.0)
+        wrong = ""
+        if not self._np.isfinite(made).all():
+            wrong = "has a number that is not finite"
+        elif self._np.abs(made - made.T).max(initial=0.0) > slack:
+            wrong = "is not symmetric"
+        elif variances.min(initial=0.0) < -slack:
+            wrong = f"has the variance {variances.min()} on its diagonal"
+        elif (made**2 > self._np.outer(variances, variances) * (1 + 1e-8) + slack**2).any():
+            wrong = "has a correlation beyond -1 and 1"
+        if wrong:
+            msg = f"the covariance {wrong}: give variances and covariances, not errors or correlations"
+            raise ValueError(msg)
+        return made
+
     def values(self, vector: Vector) -> dict[str, dict[str, pa.Array]]:
         """Returns the columns of the variables, with all of their rows, at a vector of parameters."""
         return self._placed(self._start, vector)

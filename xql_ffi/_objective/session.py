@@ -40,11 +40,18 @@ def read_still(frame: Any, tables: Collection[str]) -> str | None:
     return next((name for name in tables if any(f".{scan}".endswith(f".{name}") for scan in found)), None)
 
 
-def views_over(session: Any, tables: Collection[str], query: str) -> dict[str, str]:
-    """The queries of the views that read these tables and that a query names, each after those that it reads."""
+def views_over(session: Any, tables: Collection[str], query: str, hidden: Collection[str] = ()) -> dict[str, str]:
+    """Returns the queries of the views that read these tables and that a query names, each after those that it reads.
+
+    A view whose name is hidden is not one that the query names.
+    """
     queries = {}
     for path, body in relations(session):
-        if isinstance(body, str) and read_still(session.table(".".join(map(quoted, path))), tables):
+        if (
+            isinstance(body, str)
+            and path[-1] not in hidden
+            and read_still(session.table(".".join(map(quoted, path))), tables)
+        ):
             queries[path] = body
     return in_place_of(queries, query)
 

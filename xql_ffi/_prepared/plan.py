@@ -23,6 +23,7 @@ from xql_ffi._prepared.reading import read, with_parameters
 from xql_ffi._prepared.tables import Table
 from xql_ffi._progress import unwatched
 from xql_ffi._registered import logical_plan, sharing
+from xql_ffi._text.catalog import relations
 
 _Made = TypeVar("_Made")
 
@@ -81,7 +82,10 @@ class Planner:
         shadowed = {name: live for name, live in shadowed.items() if self._is_read(name)}
         self._shadows = {quoted(name): f"SELECT * FROM {live}" for name, live in shadowed.items()}
         named = " ".join(each.text for each in self._statements)
-        views = views_over(session, shadowed, named)
+        shown = {path[-1] for path, body in relations(session) if isinstance(body, str)}
+        own_names = {name for each in self._statements for name in each.own}
+        hidden = [name for name in shown & own_names if not self._is_read(name)]
+        views = views_over(session, shadowed, named, hidden)
         self._shadows |= views
         texts = [*self._statements, *map(read, views.values())]
         self._has_subquery = any(each.has_subquery for each in texts)
@@ -138,7 +142,9 @@ class Planner:
         with self._registered() as made:
             heads = dict(together.heads)
             if (sweep := together.sweep) is not None:
-                schema = self._frame(f"SELECT * FROM {sweep}", heads).schema()
+                frame = self._frame(f"SELECT * FROM {sweep}", heads)
+                self._check_scans(frame)
+                schema = frame.schema()
                 # Its columns are all that other statements are to know of it here.
                 self._register(f"types_{self._tag}", Live(schema.empty_table()), made)
                 heads[sweep] = f"{sweep} AS (SELECT * FROM types_{self._tag})"
@@ -169,8 +175,11 @@ class Planner:
         Raises:
             ValueError: it reads one.
         """
-        for scan in scans(logical_plan(frame)):
-            if self._tag in scan or scan.endswith("()") or scan.startswith("∂"):
+        plan = logical_plan(frame)
+        # The rows of the last iteration, which is a table by the name of the recursive query.
+        iterated = {name for each in self._statements for name in each.own} if "RecursiveQuery:" in plan else set()
+        for scan in scans(plan):
+            if self._tag in scan or scan.endswith("()") or scan.startswith("∂") or scan in iterated:
                 continue
             table = self._tables.get(scan.rpartition(".")[2].strip('"'))
             if table is None or table.live is not None:

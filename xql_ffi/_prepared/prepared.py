@@ -14,6 +14,7 @@ from xql_ffi._expressions import shown
 from xql_ffi._gradients import check_registered
 from xql_ffi._progress import stepped
 from xql_ffi._text.catalog import is_duckdb, is_session, other_engine
+from xql_ffi._text.values import of_python
 
 if TYPE_CHECKING:
     from datafusion import SessionContext
@@ -44,7 +45,7 @@ class Prepared:
         """Runs all statements on the tables as they are now, and then changes the tables, all of them or none.
 
         Args:
-            parameters: a number, a text, a truth value or None for each parameter.
+            parameters: a number, a text, a truth value or None for each parameter, also as scalars of NumPy.
 
         Returns:
             The values, by their names.
@@ -54,9 +55,10 @@ class Prepared:
             DifferentiationError: a statement has a derivative that cannot be taken.
             ValueError: a result does not fit its table, or a value has several rows; or a table is gone.
         """
-        self._check_parameters(parameters)
+        given = of_python(parameters)
+        self._check_parameters(given)
         with self._running:
-            values = self._stepping.step(parameters)
+            values = self._stepping.step(given)
         stepped(self, values)
         return values
 
@@ -73,8 +75,12 @@ class Prepared:
             A row for each step: ``step``, from 1 on, and the values.
 
         Raises:
-            TypeError, DifferentiationError, ValueError: as a call raises them.
+            TypeError, DifferentiationError, ValueError: as a call raises them; also ValueError for a negative number
+                of steps.
         """
+        if steps < 0:
+            msg = f"a step runs 0 times or more; {steps} is negative"
+            raise ValueError(msg)
         found = []
         for step in range(steps):
             given = {name: of(step) if callable(of) else of for name, of in parameters.items()}
@@ -146,6 +152,9 @@ def prepare(
                 raise TypeError(msg)
     if both := given["updates"].keys() & given["inserts"].keys():
         msg = f"{min(both)} is to change and to grow: add the rows in its update, with UNION ALL"
+        raise ValueError(msg)
+    if "step" in given["values"]:
+        msg = "run() returns the number of a step as step: give the value another name"
         raise ValueError(msg)
     if not any(given.values()):
         msg = "there is nothing to prepare: name a table and a query"

@@ -11,9 +11,9 @@ from xql_ffi._errors import DifferentiationError, translated, untagged
 from xql_ffi._objective.live import Live
 from xql_ffi._objective.session import put_in_place
 from xql_ffi._prepared.plan import Planned, Planner
-from xql_ffi._prepared.reading import names_in, parameters_of
+from xql_ffi._prepared.reading import parameters_of
 from xql_ffi._prepared.results import appended, check_fits, fitted, value_of
-from xql_ffi._prepared.tables import Table, named_tables
+from xql_ffi._prepared.tables import Table, named_tables, words_of
 
 # What the result of a statement is for.
 Kind = Literal["update", "insert", "value"]
@@ -42,7 +42,6 @@ class Stepping:
         given: dict[Kind, Mapping[str, str]] = {"update": updates, "insert": inserts, "value": values}
         self.results = [(kind, name) for kind, queries in given.items() for name in queries]
         self._statements = [query for queries in given.values() for query in queries.values()]
-        self._words = frozenset[str]().union(*map(names_in, self._statements))
         names = (name for statement in self._statements for name in parameters_of(statement))
         self._types: dict[str, pa.DataType | None] = dict.fromkeys(names)
         self._tables: dict[str, Table] = {}
@@ -100,7 +99,8 @@ class Stepping:
         if self._tables and all(table.is_current() for table in self._tables.values()):
             return True
         targets = (name for kind, name in self.results if kind != "value")
-        names = dict.fromkeys([*named_tables(self._session, self._words), *targets])
+        words = words_of(self._session, self._statements)
+        names = dict.fromkeys([*named_tables(self._session, words), *targets])
         self._tables = {name: Table(self._session, name) for name in names}
         return False
 

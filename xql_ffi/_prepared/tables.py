@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted
 from xql_ffi._objective.live import Live
+from xql_ffi._prepared.reading import names_in
 from xql_ffi._registered import undifferentiated
-from xql_ffi._text.catalog import table_names
+from xql_ffi._text.catalog import relations, table_names
+from xql_ffi._text.views import named_in
 
 # A table of files is read by the plan itself, however large it is. The plan shows which files these are.
 _OF_FILES = re.compile(r"^\s*DataSourceExec: file_groups=", re.MULTILINE)
@@ -102,6 +104,13 @@ def _places(rows: pa.Table) -> list[tuple[int, ...]] | None:
         for chunk in column.chunks:
             places.append((len(chunk), chunk.offset, *(each.address if each else 0 for each in chunk.buffers())))
     return places
+
+
+def words_of(session: Any, statements: Sequence[str]) -> frozenset[str]:
+    """Returns all names in statements and in the views that these name, in lower case, and their other words."""
+    queries = {path: body for path, body in relations(session) if isinstance(body, str)}
+    views = named_in(" ".join(statements), queries)
+    return frozenset[str]().union(*map(names_in, [*statements, *views.values()]))
 
 
 def named_tables(session: Any, words: Collection[str]) -> list[str]:
