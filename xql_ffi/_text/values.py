@@ -25,9 +25,7 @@ def for_datafusion(parameters: Mapping[str, Any]) -> dict[str, Any]:
     made = {name: value if name == "param_values" else of_python(value) for name, value in parameters.items()}
     for name, value in made.items():
         if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
-            msg = (
-                f'${name} is a date, which is put into the statement as text: give it as param_values={{"{name}": ...}}'
-            )
+            msg = f"${name} is a date, which becomes text in the statement: give it as param_values={{{name!r}: ...}}"
             raise TypeError(msg)
     if typed is not None:
         made["param_values"] = {name: _for_pyarrow(value) for name, value in typed.items()}
