@@ -259,6 +259,8 @@ def _part(name: str, block: _Block, *, is_executed: bool) -> Part:
     measured = None
     if is_executed:
         rows, held = (block.metrics.get(key, "") for key in ("computed_rows", "held_bytes"))
+        # A tape accounts for what it keeps itself.
+        held = next((metrics["held_bytes"] for _, metrics in nodes if "held_bytes" in metrics), held)
         measured = Measured(rows, held, sum(_seconds(metrics.get("elapsed_compute", "")) for _, metrics in nodes))
     return Part(name, is_swept, block.reads, tables, arrays, others, block.readers, measured)
 

@@ -426,6 +426,21 @@ def test_rows_are_added() -> None:
     assert rows_of(ctx, "steps") == [{"step": n, "total": t} for n, t in ((0, 0.0), (1, 7.0), (2, 3.5), (3, 1.75))]
 
 
+def test_many_rows_that_are_added_are_few_batches() -> None:
+    log = pa.table({"n": [0], "val": [0.0]})
+    ctx = sessions.session({"w": pa.table({"val": [1.0]}), "log": log})
+    step = xql_ffi.prepare(
+        ctx,
+        {"w": "SELECT val + 1 AS val FROM w"},
+        inserts={"log": "SELECT (SELECT COUNT(*) FROM log) AS n, val FROM w"},
+    )
+    for _ in range(70):
+        step()
+    batches = ctx.table("log").collect()
+    assert len(batches) < 10
+    assert [n for batch in batches for n in batch.column(0).to_pylist()] == list(range(71))
+
+
 def test_types_nulls_and_empty_tables(planned: list[str | None]) -> None:
     schema = pa.schema(
         [

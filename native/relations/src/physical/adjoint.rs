@@ -8,7 +8,7 @@ use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType, collect_partitioned};
-use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::stream;
 use std::fmt;
@@ -116,7 +116,7 @@ impl ExecutionPlan for AdjointExec {
         };
         let (metrics, fixed_point) = (BaselineMetrics::new(&self.metrics, partition), self.fixed_point.clone());
         let rows = async move {
-            let rows = run(sweep, fixed_point, [tape, outside]).await?;
+            let rows = run(sweep, fixed_point, [tape, outside], metrics.elapsed_compute()).await?;
             metrics.record_output(rows.iter().map(RecordBatch::num_rows).sum());
             Ok::<_, DataFusionError>(stream::iter(rows.into_iter().map(Ok)))
         };
@@ -129,6 +129,7 @@ async fn run(
     sweep: IterationSweep,
     fixed_point: Option<FixedPoint>,
     inputs: [Arc<dyn ExecutionPlan>; 2],
+    elapsed: &Time,
 ) -> Result<Vec<RecordBatch>> {
     let [tape, outside] = inputs;
     let missing = || internal_datafusion_err!("an adjoint has no iterations");
@@ -136,6 +137,8 @@ async fn run(
     let tape = computed.plan.as_ref().and_then(|plan| plan.downcast_ref::<RecursiveTapeExec>()).ok_or_else(missing)?;
     let tape = tape.tape()?;
     let outside = Outside::try_new(collect_partitioned(outside, Arc::clone(&sweep.context)).await?.concat())?;
+    // What an iteration executes measures nothing itself.
+    let _timer = elapsed.timer();
     let totals = match &fixed_point {
         Some(fixed) => fixed.sums(&sweep, tape, outside).await?,
         None => sweep.through_all(tape, outside).await?,

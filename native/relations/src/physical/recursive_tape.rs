@@ -7,7 +7,7 @@ use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::stream;
 use std::any::Any;
@@ -147,10 +147,12 @@ impl ExecutionPlan for RecursiveTapeExec {
         };
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let iterations = MetricBuilder::new(&self.metrics).counter("iterations", partition);
+        let held = MetricBuilder::new(&self.metrics).gauge("held_bytes", partition);
         let known = Arc::clone(&self.tape);
         let rows = async move {
-            run.through(start, &context).await?;
+            run.through(start, &context, metrics.elapsed_compute()).await?;
             iterations.add(run.tape.count());
+            held.set(run.tape.size());
             metrics.record_output(run.read.iter().map(RecordBatch::num_rows).sum());
             if known.set(run.tape).is_err() {
                 return internal_err!("a recursive query is executed twice");
@@ -174,9 +176,15 @@ struct Run {
 }
 
 impl Run {
-    /// Runs iterations until one has no rows.
-    async fn through(&mut self, start: Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<()> {
+    /// Runs iterations until one has no rows. `elapsed` gets the time that they take, since their plans measure nothing.
+    async fn through(
+        &mut self,
+        start: Arc<dyn ExecutionPlan>,
+        context: &Arc<TaskContext>,
+        elapsed: &Time,
+    ) -> Result<()> {
         let mut rows = self.tape.steps().rows(start, context).await?;
+        let _timer = elapsed.timer();
         let mut frame = None;
         while rows.count() > 0 {
             if let Some(observed) = &self.query.observed {

@@ -76,6 +76,11 @@ impl Tape {
         Self { name: name.to_owned(), steps, marks: vec![], kept, reservation }
     }
 
+    /// Returns how many bytes of memory it has reserved.
+    pub fn size(&self) -> usize {
+        self.reservation.size()
+    }
+
     /// Returns the plan that computes the iterations.
     pub fn steps(&self) -> &Steps {
         &self.steps
