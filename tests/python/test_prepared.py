@@ -651,3 +651,18 @@ def test_reading_statements() -> None:
     found = read("WITH a AS (SELECT ')' AS x), b (y) AS NOT MATERIALIZED (SELECT 1) SELECT * FROM a, b;")
     assert [cte.text for cte in found.ctes] == ["a AS (SELECT ')' AS x)", "b (y) AS NOT MATERIALIZED (SELECT 1)"]
     assert found.text[found.body :] == " SELECT * FROM a, b"
+
+
+def test_a_derivative_by_a_table_expression() -> None:
+    """Whatever its name is: those of derived tables that a step is planned with are none of a user's."""
+    given = {"a": {"k": [1, 2], "v": [1.0, -2.0]}, "b": {"k": [1, 2], "v": [0.5, 1.5]}, "w": {"k": [1], "val": [0.0]}}
+    for name in ("q", "p", "o", "n"):
+        ctx, other = (sessions.session(given) for _ in range(2))
+        heads = f"""WITH {name} AS (SELECT a.k, a.v * b.v + 0.1 AS c FROM a JOIN b ON a.k = b.k),
+            loss AS (SELECT SUM(c * c * c) AS l FROM {name})"""
+        updates = {"w": f"{heads} SELECT k, grad((SELECT l FROM loss), c) AS val FROM {name}"}
+        values = {"loss": f"{heads} SELECT l FROM loss"}
+        step = xql_ffi.prepare(ctx, updates, values=values)
+        for _ in range(2):
+            assert step() == pytest.approx(by_statements(other, updates, values), rel=1e-12)
+            check_same(ctx, other, ["w"])

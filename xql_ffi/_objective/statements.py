@@ -167,7 +167,8 @@ def one_column(names: Names, loss: str) -> str:
 
 def all_columns(query: str) -> str:
     """Returns a query, which may begin with WITH, as one that begins with SELECT."""
-    return f"SELECT * FROM ({stripped(query)}\n) AS q"
+    # A derived table of the name of a table expression in the query would be taken for it on DataFusion 55.
+    return f"SELECT * FROM ({stripped(query)}\n) AS xql_all_columns"
 
 
 def looked_through(names: Names, number: int, relation: Relation, without: str | None = None) -> str:

@@ -154,9 +154,11 @@ class Planner:
     def _schema(self, statement: str, heads: Mapping[str, str]) -> pa.Schema:
         self._check_scans(self._frame(all_columns(statement), heads))
         # Before it is analyzed, DataFusion takes CASE for what its first branch is. A row has the types as they are.
-        none = f"SELECT * FROM ({statement}\n) AS p LIMIT 0"
+        # A derived table of the name of a table expression would be taken for it on DataFusion 55.
+        none = f"SELECT * FROM ({statement}\n) AS p_{self._tag} LIMIT 0"
+        one, its = f"one_{self._tag}", f"its_{self._tag}"
         frame = self._frame(
-            f"SELECT q.* FROM (SELECT 1 AS one_{self._tag}) AS o LEFT JOIN ({none}) AS q ON TRUE", heads
+            f"SELECT {its}.* FROM (SELECT 1 AS {one}) AS {one} LEFT JOIN ({none}) AS {its} ON TRUE", heads
         )
         return frame.collect()[0].schema
 
@@ -235,7 +237,7 @@ class Planner:
 
         Its columns are numbered as `Places` has it. A statement has NULL in those of others.
         """
-        empty, turns = f"nulls_{self._tag}", f"steps_{self._tag}"
+        empty, turns, its = f"nulls_{self._tag}", f"steps_{self._tag}", f"its_{self._tag}"
         count = len({place for own_places in places for place in own_places})
         every = [at(place) for place in range(count)]
         heads, branches = list(together.heads.values()), [f"SELECT 0 AS {PART}, {', '.join(every)} FROM {empty}"]
@@ -246,10 +248,12 @@ class Planner:
             heads.append(f"{name} AS ({statement}\n)")
             of_place = dict(zip(own_places, schema.names, strict=True))
             columns = [
-                f"q.{quoted(of_place[place])} AS {at(place)}" if place in of_place else f"n.{at(place)}"
+                f"{its}.{quoted(of_place[place])} AS {at(place)}" if place in of_place else f"n.{at(place)}"
                 for place in range(count)
             ]
-            branches.append(f"SELECT {number} AS {PART}, {', '.join(columns)} FROM {empty} AS n CROSS JOIN {name} AS q")
+            branches.append(
+                f"SELECT {number} AS {PART}, {', '.join(columns)} FROM {empty} AS n CROSS JOIN {name} AS {its}"
+            )
         union = self._with(heads, " UNION ALL ".join(branches))
         listed = ", ".join(every)
         begun = f"SELECT coalesce(MAX({_TURN}), 0) + 1 AS {_TURN}, CAST(0 AS DOUBLE) AS {_CALL} FROM {turns}"

@@ -148,8 +148,8 @@ pub fn check_is_named(queries: &[&LogicalPlan], relation: &Relation) -> Result<(
         if relation.is_unclear_in(query)? {
             return plan_err!(
                 "the derivative by the rows of {} reads a query of the same text by another name, and the plan does not say whether both \
-                 are derived tables, which are one, or CTEs or views, which are two. Write the query once, WITH q AS (...), and read q in \
-                 both places",
+                 are derived tables, which are one, or CTEs or views, which are two. Write the query once, WITH q AS (...), read q in both \
+                 places, and give no derived table the name q",
                 relation.node.display()
             );
         }
