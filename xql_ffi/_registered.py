@@ -12,7 +12,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -339,11 +339,12 @@ def _planned_by_library(ctx: Any, query: str, stock: Callable[..., Any], values:
     crossing = ctx._xql_ffi_crossing
 
     def scan(table: str) -> bytes | None:
-        try:
-            plan: bytes = SessionContext.table(crossing, table).logical_plan().to_bytes(crossing)
-        except Exception:
-            return None
-        return plan
+        # Of a view a plan with IN or a correlated subquery is not written as bytes, which joins in their place are.
+        for planned in (DataFrame.logical_plan, DataFrame.optimized_logical_plan):
+            with suppress(Exception):
+                plan: bytes = planned(SessionContext.table(crossing, table)).to_bytes(crossing)
+                return plan
+        return None
 
     try:
         row = _row(values) if values else b""

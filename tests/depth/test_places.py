@@ -119,3 +119,30 @@ def test_frames_joined_with_themselves_by_the_names_of_views(ctx: SessionContext
     loss = frame.aggregate([], [f.sum(col("val") * col("val")).alias("l")])
     found = xql_ffi.gradients(ctx, loss, ["w.val"]).by["w"].sort("i").to_pydict()["d_val"]
     np.testing.assert_allclose(found, 2 * np.tanh(W) * TANH, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "SELECT id, x FROM t WHERE id IN (SELECT id FROM s)",
+        "SELECT id, x FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.id = t.id)",
+        "SELECT id, x FROM t WHERE x > (SELECT MIN(q.x) - 1 FROM t q WHERE q.id = t.id) AND id <> 3",
+    ],
+    ids=["in", "exists", "correlated"],
+)
+def test_views_over_a_view_with_a_subquery(first: str) -> None:
+    """DataFusion 55 does not write such a view as bytes, and would write out each of the others for every reader."""
+    ctx = session({"t": {"id": [1, 2, 3], "x": [0.5, 0.25, -0.3]}, "s": {"id": [1, 2]}})
+    layer = "SELECT a.id, 0.5 * a.x * b.x + a.x / 2 AS x FROM {0} a JOIN {0} b ON a.id = b.id"
+    ctx.sql(f"CREATE VIEW v0 AS {first}").collect()
+    for number in range(1, 12):
+        ctx.sql(f"CREATE VIEW v{number} AS {layer.format(f'v{number - 1}')}").collect()
+    heads = [f"v0 AS ({first})", *(f"v{n} AS ({layer.format(f'v{n - 1}')})" for n in range(1, 12))]
+    query = "SELECT id, grad((SELECT SUM(x) FROM v11), x) AS d FROM t ORDER BY id"
+    found = ctx.sql(query).to_pydict()
+    assert found == ctx.sql(f"WITH {', '.join(heads)} {query}").to_pydict()
+    assert found["d"][2] == 0.0
+    ((plan,),) = (
+        [row["plan"]] for row in ctx.sql(f"EXPLAIN {query}").to_pylist() if row["plan_type"] == "physical_plan"
+    )
+    assert len(plan) < 200_000
