@@ -24,7 +24,7 @@ from xql_ffi import _native, _observer
 from xql_ffi._errors import MissingEngineError, translated
 from xql_ffi._expressions import quoted
 from xql_ffi._planner import put_in_front
-from xql_ffi._text.values import for_datafusion
+from xql_ffi._values import for_datafusion
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType

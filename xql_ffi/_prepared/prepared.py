@@ -14,7 +14,7 @@ from xql_ffi._expressions import shown
 from xql_ffi._gradients import check_registered
 from xql_ffi._progress import stepped
 from xql_ffi._text.catalog import is_duckdb, is_session, other_engine
-from xql_ffi._text.values import of_python
+from xql_ffi._values import of_python
 
 if TYPE_CHECKING:
     from datafusion import SessionContext

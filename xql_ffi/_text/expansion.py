@@ -15,7 +15,7 @@ from xql_ffi._special import SIGNATURES
 from xql_ffi._text import library
 from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
 from xql_ffi._text.own import check_own_functions
-from xql_ffi._text.values import for_datafusion, for_duckdb
+from xql_ffi._values import for_datafusion, for_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Callable

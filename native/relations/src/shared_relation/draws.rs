@@ -10,22 +10,8 @@ use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::relation::SharedRelation;
-
-/// The draws of a relation that all its readers have to have alike: in how many places they have been written out, beside those that scan it.
-#[derive(Debug, Default)]
-pub struct SharedDraws {
-    written_out: AtomicUsize,
-}
-
-impl SharedDraws {
-    /// Counts one more place that computes the relation for itself: a sweep through it, or what a derivative stands beside in FROM.
-    pub fn write_out(&self) {
-        self.written_out.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// The relations that a statement scans whose readers have to have the same draws.
 pub struct DrawingRelations(Vec<Arc<SharedRelation>>);
@@ -55,7 +41,7 @@ impl DrawingRelations {
             let Some(draws) = relation.shared_draws() else { continue };
             let scans =
                 scanned.iter().filter_map(|other| other.shared_draws()).filter(|other| Arc::ptr_eq(other, draws));
-            if draws.written_out.load(Ordering::Relaxed) + scans.count() > 1 {
+            if draws.written_out() + scans.count() > 1 {
                 let name = relation.name();
                 return plan_err!(
                     "{name} draws random numbers once for all that read it, AS MATERIALIZED, and a derivative beside what else reads it \

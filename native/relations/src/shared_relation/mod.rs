@@ -19,6 +19,7 @@ mod iterations;
 mod local_execution;
 mod outer_session;
 mod relation;
+mod shared_draws;
 mod subplan_rewriter;
 
 pub use assert_unique::{each_row_once, unchecked};

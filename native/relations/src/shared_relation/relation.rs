@@ -28,9 +28,9 @@ use xql_autodiff::vocabulary::refusals::Refused;
 use xql_contraction::contract_sums;
 use xql_guard::on_stack_of;
 
-use super::draws::SharedDraws;
 use super::iterations::{IterationsNode, keeps};
 use super::outer_session::OuterSession;
+use super::shared_draws::SharedDraws;
 use crate::options::contractions;
 use crate::physical::{
     Keeps, RecursiveTapeExec, RetentionPolicy, Shared, SharedScanExec, UniqueRowsExec, is_given, locked,
