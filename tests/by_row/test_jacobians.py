@@ -274,6 +274,60 @@ def test_hessians() -> None:
     np.testing.assert_allclose(found.matrix().toarray(), expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("SELECT SUM(val) AS s FROM w GROUP BY g", [[2, 2, 0], [2, 2, 0], [0, 0, 2]]),
+        ("SELECT AVG(val) AS s FROM w GROUP BY g", [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 2]]),
+        (
+            "SELECT SUM(w.val * d.x) AS s FROM w JOIN d ON w.k = d.k GROUP BY d.h",
+            [[8, 0, 0], [0, 18, 30], [0, 30, 50]],
+        ),
+        ("SELECT SUM(val) OVER (ORDER BY k ROWS 1 PRECEDING) AS s FROM w", [[4, 2, 0], [2, 4, 2], [0, 2, 2]]),
+        ("SELECT SUM(val) AS s FROM w", [[2, 2, 2], [2, 2, 2], [2, 2, 2]]),
+        ("SELECT tan(val) AS s FROM w", [[2, 0, 0], [0, 2, 0], [0, 0, 2]]),
+    ],
+    ids=["groups", "means", "product", "frames", "one group", "rows"],
+)
+def test_hessians_where_the_gradient_is_0(values: str, expected: list[list[float]]) -> None:
+    """A cotangent that is 0 there has a derivative all the same."""
+    data = {"k": [1, 2, 3], "h": [1, 2, 2], "x": [2.0, 3.0, 5.0]}
+    ctx = session({"w": {"k": [1, 2, 3], "g": [1, 1, 2], "val": [0.0, 0.0, 0.0]}, "d": data})
+    loss = f"SELECT SUM(s * s) AS l FROM ({values}) AS q"
+    np.testing.assert_allclose(xql_ffi.hessian(ctx, loss, "w.val").matrix().toarray(), expected, rtol=1e-12)
+    objective = xql_ffi.objective(ctx, loss, "w.val")
+    np.testing.assert_allclose(objective.hessian(np.zeros(3)), expected, rtol=1e-12)
+    gradient = f"SELECT k, grad(({loss}), val) AS d FROM w"
+    pairs = ctx.sql(f"WITH h AS ({gradient}) SELECT h.k AS i, w.k AS j, grad(h.d, w.val) AS d FROM h CROSS JOIN w")
+    found = np.zeros((3, 3))
+    for pair in pairs.to_pylist():
+        found[pair["i"] - 1, pair["j"] - 1] = pair["d"]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["var_samp(val)", "stddev(val)", "SUM(val) FILTER (WHERE k > 9)", "covar_samp(val, k)", "SUM(nullif(val, 2.0))"],
+)
+def test_groups_without_a_value(value: str) -> None:
+    """Group 2 has one row, and no value: what stands in its place does not vary."""
+    ctx = session({"w": {"k": [1, 2, 3], "g": [1, 1, 2], "val": [0.5, 1.5, 2.0]}})
+    groups = f"SELECT g, coalesce({value}, 1.0) AS v FROM w GROUP BY g"
+    found = ctx.sql(f"SELECT k, grad((SELECT SUM(v * v) FROM ({groups}) q), val) AS d FROM w ORDER BY k").to_pydict()
+    assert found["d"][2] == 0.0
+    pairs = ctx.sql(f"WITH h AS ({groups}) SELECT h.g, grad(h.v, w.val) AS d FROM h CROSS JOIN w WHERE w.k = 3")
+    assert all(pair["d"] == 0.0 for pair in pairs.to_pylist())
+
+
+def test_filled_values() -> None:
+    """What fills a value has no derivative by it: nullif(val, 0) is NULL where val is 0."""
+    ctx = session({"w": {"k": [1, 2], "val": [0.0, 2.0]}, "d": {"k": [1, 2], "x": [3.0, 5.0]}})
+    for form in ("coalesce(nullif(val, 0), 1) * x", "coalesce(nullif(val * x, 0), x)"):
+        loss = f"SELECT SUM(s * s) FROM (SELECT d.k, SUM({form}) AS s FROM w JOIN d ON w.k = d.k GROUP BY d.k) q"
+        found = ctx.sql(f"SELECT grad(({loss}), val) AS d FROM w ORDER BY k").to_pydict()
+        assert found == {"d": [0.0, 100.0]}
+
+
 def test_keys_of_hessians() -> None:
     ctx = session({"w": {"place": [0.5, 1.5, 2.5], "val": [1.0, 2.0, -3.0]}})
     loss = "SELECT SUM(val * val * val * place) AS l FROM w"
