@@ -57,6 +57,10 @@ pub fn table_scan(
     TableScan::try_new(table, source, Some(projection), filters, fetch)
 }
 
+/// Whether DataFusion removes columns that nobody reads within the terms of all recursive queries. 54 leaves those with
+/// queries under names as they are.
+pub const PRUNES_RECURSIVE_QUERIES: bool = cfg!(feature = "datafusion-55");
+
 /// Whether -0.0 and 0.0 are one key of groups, as they are not of partitions. DataFusion 55 has made them one.
 pub const GROUPS_ZEROS: bool = cfg!(feature = "datafusion-55");
 

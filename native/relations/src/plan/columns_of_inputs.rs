@@ -1,8 +1,8 @@
 //! Columns that a node needs of its inputs.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, Result};
-use datafusion_expr::{Distinct, Expr, LogicalPlan};
+use datafusion_common::{Column, DFSchema, JoinType, Result};
+use datafusion_expr::{Distinct, Expr, Join, LogicalPlan};
 use std::collections::{BTreeSet, HashMap};
 
 use crate::vocabulary::nodes::non_query_nodes;
@@ -54,6 +54,10 @@ pub fn columns_of_inputs(plan: &LogicalPlan, needed: &BTreeSet<usize>) -> Result
             let mut columns = vec![];
             plan.apply_expressions(|expr| add_columns(expr, &mut columns))?;
             add_positions(&columns, &inputs, &mut of_inputs);
+            // A mark join reads a column of the side that it looks for rows in, whichever.
+            if let LogicalPlan::Join(Join { join_type: JoinType::LeftMark | JoinType::RightMark, .. }) = plan {
+                of_inputs.iter_mut().filter(|of_input| of_input.is_empty()).for_each(|of_input| _ = of_input.insert(0));
+            }
         }
         LogicalPlan::TableScan(_)
         | LogicalPlan::EmptyRelation(_)

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use super::relation::SharedRelation;
 use crate::plan::columns_of_inputs::{add_positions_in, columns_of_inputs};
+use crate::version::PRUNES_RECURSIVE_QUERIES;
 use crate::vocabulary::work_table::source_column;
 
 /// Finds the columns that a plan reads of the shared relations that it scans, be it through others, and tells these.
@@ -44,6 +45,8 @@ struct Readers {
     relations: Vec<Arc<SharedRelation>>,
     /// The columns that subqueries read of what stands around them, wherever that is.
     outer: Vec<Column>,
+    /// Whether all columns of all nodes are needed.
+    is_whole: bool,
     /// The columns that have been found to be read.
     read: HashMap<*const SharedRelation, BTreeSet<usize>>,
 }
@@ -79,8 +82,17 @@ impl Readers {
     /// Adds what a plan reads of which these columns are needed.
     #[recursive::recursive]
     fn add_columns(&mut self, plan: &LogicalPlan, mut needed: BTreeSet<usize>) -> Result<()> {
+        if self.is_whole {
+            needed.extend(0..plan.schema().fields().len());
+        }
         if !self.outer.is_empty() {
             add_positions_in(&self.outer, plan.schema(), &mut needed);
+        }
+        if !PRUNES_RECURSIVE_QUERIES && matches!(plan, LogicalPlan::RecursiveQuery(_)) && !self.is_whole {
+            self.is_whole = true;
+            let added = self.add_columns(plan, needed);
+            self.is_whole = false;
+            return added;
         }
         if let LogicalPlan::TableScan(scan) = plan
             && let Some(relation) = SharedRelation::scanned(scan)
