@@ -263,9 +263,10 @@ def test_tables_that_only_views_read() -> None:
             check_same(ctx, other, ["w"])
 
 
+# DataFusion 54 fails where a column of a recursive query is not read.
 RECURSIVE = """WITH RECURSIVE r AS (SELECT 0 AS s, k, val FROM w
     UNION ALL SELECT s + 1, k, val * 0.5 + 0.1 * val * val FROM r WHERE s < 3),
-    loss AS (SELECT SUM(val * val) AS l FROM r WHERE s = 3)"""
+    loss AS (SELECT SUM(val * val + 0 * k) AS l FROM r WHERE s = 3)"""
 
 
 @pytest.mark.parametrize(
