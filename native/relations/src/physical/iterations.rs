@@ -84,3 +84,30 @@ impl Steps {
         Ok((frame, rows))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::Int64Array;
+
+    fn state(batches: &[&[i64]]) -> Result<State> {
+        let rows = |values: &&[i64]| {
+            let column: ArrayRef = Arc::new(Int64Array::from(values.to_vec()));
+            Ok(RecordBatch::try_from_iter([("x", column)])?)
+        };
+        let count = batches.iter().map(|values| values.len() as u64).sum();
+        let batches: Arc<[RecordBatch]> = batches.iter().map(rows).collect::<Result<_>>()?;
+        Ok(State { batches, numbers: UInt64Array::from_iter_values(0..count), size: 0 })
+    }
+
+    #[test]
+    fn rows_in_another_order_have_another_fingerprint() -> Result<()> {
+        let fingerprint = |batches: &[&[i64]]| state(batches)?.fingerprint();
+        let rows = fingerprint(&[&[1, 2, 3]])?;
+        assert_eq!(fingerprint(&[&[1], &[2, 3]])?, rows);
+        for other in [&[2, 1, 3][..], &[1, 2], &[1, 2, 3, 3], &[1, 2, 4]] {
+            assert_ne!(fingerprint(&[other])?, rows, "{other:?}");
+        }
+        Ok(())
+    }
+}
