@@ -30,8 +30,8 @@ from xql_ffi._functions import grad, jvp, stop_gradient, vjp
 from xql_ffi._gradients import Gradients, gradient, gradients, hvp, value_and_grad
 from xql_ffi._jacobians import Hessian, Jacobian, hessian, jacobian
 from xql_ffi._objective.derived import Derived
+from xql_ffi._objective.factory import objective, propagate
 from xql_ffi._objective.function import Objective
-from xql_ffi._objective.making import objective, propagate
 from xql_ffi._objective.solution import Solution
 from xql_ffi._operators import (
     DifferentialOperator,
@@ -44,9 +44,9 @@ from xql_ffi._operators import (
 from xql_ffi._prepared.prepared import Prepared, prepare
 from xql_ffi._products import pullback, pushforward
 from xql_ffi._progress import progress
+from xql_ffi._progress.events import Step
 from xql_ffi._rule_table import rule_table
 from xql_ffi._rules import Rule, rule
-from xql_ffi._steps import Step
 from xql_ffi._substrait import from_substrait, to_substrait
 from xql_ffi._text.expansion import differentiate_sql, expand_sql, sql
 

@@ -10,8 +10,8 @@ from datafusion import SessionContext
 from xql_ffi import _session
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._operators import register_operators, register_special
-from xql_ffi._registered import adopt, twin_of
 from xql_ffi._rules import Rule, checked_rules
+from xql_ffi._session_proxy import adopt, twin_of
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType

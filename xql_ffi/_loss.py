@@ -12,7 +12,7 @@ from datafusion import SQLOptions
 from xql_ffi._engine import is_engine
 from xql_ffi._errors import VariableError, untagged
 from xql_ffi._expressions import shown
-from xql_ffi._registered import logical_plan, sharing
+from xql_ffi._session_proxy import logical_plan, sharing
 
 # DataFusion executes DDL and DML when they are planned.
 QUERY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)

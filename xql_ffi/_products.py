@@ -12,7 +12,7 @@ from xql_ffi._errors import VariableError
 from xql_ffi._expressions import quoted
 from xql_ffi._jacobians import DERIVATIVE, Variable, check_names, check_rows, variable
 from xql_ffi._loss import frame_of, plan_with_scans, scans, viewed
-from xql_ffi._registered import logical_plan
+from xql_ffi._session_proxy import logical_plan
 
 # What gives other values each time it is computed.
 _DRAWS = re.compile(r"\b(?:random|uuid)\(\)")

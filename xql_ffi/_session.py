@@ -11,7 +11,7 @@ from datafusion import ScalarUDF, SessionContext
 
 from xql_ffi import _native
 from xql_ffi._planner import planner
-from xql_ffi._registered import adopt, twin_of
+from xql_ffi._session_proxy import adopt, twin_of
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType

@@ -13,7 +13,7 @@ from xql_ffi._loss import QUERY, scans
 from xql_ffi._special import SIGNATURES
 from xql_ffi._text.catalog import is_duckdb, is_session
 from xql_ffi._text.expansion import expand_sql
-from xql_ffi._text.own import called
+from xql_ffi._text.shadowed_functions import called
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

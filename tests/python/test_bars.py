@@ -20,8 +20,8 @@ from datafusion import SessionContext
 import xql_ffi
 from support.processes import run_in_terminal
 from support.recursive import HALVES, NEWTON
-from xql_ffi import _bars
-from xql_ffi._steps import values
+from xql_ffi._progress import tqdm as bars
+from xql_ffi._progress.events import values
 
 tqdm = pytest.importorskip("tqdm.auto").tqdm
 
@@ -76,8 +76,8 @@ class Terminal(io.StringIO):
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     """A terminal of 80 columns, on which every step is drawn."""
     shown = Terminal()
-    monkeypatch.setattr(_bars, "INTERVAL", 0.0)
-    monkeypatch.setattr(_bars, "PATIENCE", 0)
+    monkeypatch.setattr(bars, "INTERVAL", 0.0)
+    monkeypatch.setattr(bars, "PATIENCE", 0)
     monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((80, 24)))
     yield shown
     assert not tqdm._instances
@@ -110,7 +110,7 @@ def test_a_bar_as_far_as_is_known(session: SessionContext, terminal: Terminal) -
 
 def test_few_steps_are_drawn(session: SessionContext, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step, and the last one when the block ends."""
-    monkeypatch.setattr(_bars, "INTERVAL", 1000.0)
+    monkeypatch.setattr(bars, "INTERVAL", 1000.0)
     with terminal.progress():
         session.sql(NEWTON).collect()
     assert shapes(terminal.pictures()) == ["newton: 0step [, x=1]", "newton: 6step [, x=1.41421]"]
@@ -177,7 +177,7 @@ def test_a_query_of_the_same_name_begins_its_bar_anew(session: SessionContext, t
 def test_the_last_step_of_a_query_is_drawn_when_the_next_one_runs(
     session: SessionContext, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_bars, "INTERVAL", 0.2)
+    monkeypatch.setattr(bars, "INTERVAL", 0.2)
     with terminal.progress():
         session.sql(NEWTON).collect()
         time.sleep(0.3)

@@ -24,7 +24,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
         "xql_ffi._gradients",
         "xql_ffi._jacobians",
         "xql_ffi._objective.function",
-        "xql_ffi._objective.making",
+        "xql_ffi._objective.factory",
         "xql_ffi._progress",
         "xql_ffi._text.expansion",
         "xql_ffi._units",

@@ -568,7 +568,7 @@ def test_other_errors_of_calls() -> None:
 
 
 def test_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xql_ffi._objective.making.find_spec", lambda name: None)
+    monkeypatch.setattr("xql_ffi._objective.factory.find_spec", lambda name: None)
     with pytest.raises(ImportError, match="pip install numpy"):
         xql_ffi.objective(host("datafusion", W), SQUARES, "w.val")
 

@@ -4,7 +4,7 @@ import pytest
 from sqlglot import tokenize
 
 from xql_ffi import HostError
-from xql_ffi._text.dialects.places import Edit, Place, closing, edited, place
+from xql_ffi._text.dialects.edits import Edit, Place, closing, edited, place
 
 
 def test_parts_take_their_places_in_any_order() -> None:

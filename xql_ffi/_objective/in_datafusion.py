@@ -15,7 +15,7 @@ from xql_ffi._engine import is_engine
 from xql_ffi._expressions import quoted
 from xql_ffi._loss import QUERY, called, frame_of, may_read, plan_with_scans, stripped, unread
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
-from xql_ffi._objective.live import Live, Loop
+from xql_ffi._objective.mutable_dataset import MutableDataset, RecursiveStepper
 from xql_ffi._objective.parameters import Relation, same_beside
 from xql_ffi._objective.session import NO_JOIN, own, put_in_place, read_still, views_over
 from xql_ffi._objective.statements import (
@@ -33,7 +33,7 @@ from xql_ffi._objective.statements import (
     with_numbers,
 )
 from xql_ffi._progress import unwatched
-from xql_ffi._registered import logical_plan, sharing
+from xql_ffi._session_proxy import logical_plan, sharing
 
 if TYPE_CHECKING:
     from xql_ffi._objective.parameters import Chosen
@@ -59,10 +59,10 @@ class DataFusion:
         self._names = Names(uuid4().hex)
         self._relations: Sequence[Relation] = ()
         # The rows of the relations, and of other tables that are replaced.
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, MutableDataset] = {}
         # The loss as it was given, until its text is known to be right.
         self._frame: Any = None
-        self._loops: dict[Kind, Loop] = {}
+        self._loops: dict[Kind, RecursiveStepper] = {}
         self.loss = ""
 
     def rows(self, relation: str) -> pa.Table:
@@ -88,7 +88,7 @@ class DataFusion:
 
         number, table = f"row_{uuid4().hex}", f"rows_{uuid4().hex}"
         numbered = rows.append_column(number, pa.array(range(rows.num_rows), pa.int64()))
-        self._session.register_dataset(table, Live(numbered))
+        self._session.register_dataset(table, MutableDataset(numbered))
         try:
             query = f"SELECT {number} FROM {table} AS {quoted(relation)} WHERE ({condition}\n)"
             found = self._session.sql(query, options=QUERY).to_arrow_table()
@@ -101,7 +101,7 @@ class DataFusion:
     def sibling(self, given: Collection[str]) -> DataFusion:
         """Returns a host of its own over the same session, with the rows that are now in place of tables of it."""
         made = DataFusion(self._session)
-        made._live = {name: Live(live.rows()) for name, live in self._live.items() if name not in given}
+        made._live = {name: MutableDataset(live.rows()) for name, live in self._live.items() if name not in given}
         return made
 
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
@@ -182,7 +182,7 @@ class DataFusion:
         if name in self._live:
             self._live[name].put(rows)
         else:
-            self._live[name] = Live(rows)
+            self._live[name] = MutableDataset(rows)
 
     def replace(self, name: str, rows: pa.Table) -> None:
         """Lets the loss read these rows in place of a table of the session."""
@@ -193,7 +193,7 @@ class DataFusion:
             schema = self._live[name].schema
         self._put(name, cast_to(name, rows, schema))
 
-    def _planned(self, kind: Kind) -> tuple[Loop, bool]:
+    def _planned(self, kind: Kind) -> tuple[RecursiveStepper, bool]:
         """Plans a statement, and says whether the plan gives in each turn what it would give if planned anew."""
         if kind == "value" or is_engine():
             try:
@@ -206,7 +206,7 @@ class DataFusion:
         loop = self._planned_by(self._once, kind)
         return loop, kind != "value" and not self._has_subquery
 
-    def _planned_by(self, session: Any, kind: Kind) -> Loop:
+    def _planned_by(self, session: Any, kind: Kind) -> RecursiveStepper:
         """Plans a statement."""
         names = self._names
         with self._registered(session, kind) as made:
@@ -218,7 +218,7 @@ class DataFusion:
             # A call is a turn of this query. Blocks of `progress` are told of calls, and not of its steps.
             with unwatched(), sharing():
                 stream = session.sql(repeated(names, relations, kind)).execute_stream()
-            return Loop(stream, 1 + sum(relation.rows.num_rows for relation in relations))
+            return RecursiveStepper(stream, 1 + sum(relation.rows.num_rows for relation in relations))
 
     @contextmanager
     def _registered(self, session: Any, kind: Kind) -> Iterator[list[str]]:

@@ -11,7 +11,7 @@ from xql_ffi._engine import is_engine
 from xql_ffi._expressions import quoted
 from xql_ffi._loss import scans
 from xql_ffi._objective.views import in_place_of
-from xql_ffi._registered import logical_plan, twin_of
+from xql_ffi._session_proxy import logical_plan, twin_of
 from xql_ffi._text.catalog import relations
 
 # What DataFusion says of a scalar subquery that it can make no join of, such as one in an aggregate.

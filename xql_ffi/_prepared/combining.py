@@ -22,7 +22,7 @@ import pyarrow as pa
 from xql_ffi._expressions import quoted
 from xql_ffi._loss import in_its_part, part_of_row, selected_beside
 from xql_ffi._prepared.reading import Call, Cte, Read, calls, names_in, words
-from xql_ffi._text.dialects.places import Edit, edited
+from xql_ffi._text.dialects.edits import Edit, edited
 
 PART = "part"
 

@@ -15,14 +15,14 @@ from xql_ffi._calls import may_differentiate
 from xql_ffi._engine import is_engine
 from xql_ffi._expressions import quoted
 from xql_ffi._loss import QUERY, called, scans
-from xql_ffi._objective.live import Live, Loop
+from xql_ffi._objective.mutable_dataset import MutableDataset, RecursiveStepper
 from xql_ffi._objective.session import NO_JOIN, own, views_over
 from xql_ffi._objective.statements import all_columns
 from xql_ffi._prepared.combining import PART, Combined, Places, apart, at, combined
 from xql_ffi._prepared.reading import read, with_parameters
 from xql_ffi._prepared.tables import Table
 from xql_ffi._progress import unwatched
-from xql_ffi._registered import logical_plan, sharing
+from xql_ffi._session_proxy import logical_plan, sharing
 from xql_ffi._text.catalog import relations
 
 _Made = TypeVar("_Made")
@@ -42,7 +42,7 @@ class Planned:
         is_for_good: whether each turn computes all of it: DataFusion 55 computes scalar subqueries once.
     """
 
-    loop: Loop
+    loop: RecursiveStepper
     schemas: Sequence[pa.Schema]
     places: Sequence[Sequence[int]]
     is_for_good: bool
@@ -60,7 +60,9 @@ class Planned:
 class Planner:
     """Plans statements over the tables of a session."""
 
-    def __init__(self, session: Any, statements: Sequence[str], tables: Mapping[str, Table], row: Live | None) -> None:
+    def __init__(
+        self, session: Any, statements: Sequence[str], tables: Mapping[str, Table], row: MutableDataset | None
+    ) -> None:
         """Takes what is to be planned.
 
         Args:
@@ -111,7 +113,7 @@ class Planner:
             raise ValueError(msg)
         return not any(has_own)
 
-    def _live_tables(self) -> dict[str, Live]:
+    def _live_tables(self) -> dict[str, MutableDataset]:
         return {name: table.live for name, table in self._tables.items() if table.live is not None}
 
     def schemas(self) -> Sequence[pa.Schema]:
@@ -146,7 +148,7 @@ class Planner:
                 self._check_scans(frame)
                 schema = frame.schema()
                 # Its columns are all that other statements are to know of it here.
-                self._register(f"types_{self._tag}", Live(schema.empty_table()), made)
+                self._register(f"types_{self._tag}", MutableDataset(schema.empty_table()), made)
                 heads[sweep] = f"{sweep} AS (SELECT * FROM types_{self._tag})"
             known = replace(together, heads=heads)
             return [self._schema(each, known.read_by(each)) for each in together.statements]
@@ -203,7 +205,7 @@ class Planner:
             for name in made:
                 self._own.deregister_table(name)
 
-    def _register(self, name: str, live: Live, made: list[str]) -> None:
+    def _register(self, name: str, live: MutableDataset, made: list[str]) -> None:
         self._own.register_dataset(name, live)
         made.append(name)
 
@@ -214,7 +216,7 @@ class Planner:
         for schema, own_place in zip(schemas, own_places, strict=True):
             types |= dict(zip(own_place, schema.types, strict=True))
         columns = {at(place): pa.nulls(1, types[place]) for place in sorted(types)}
-        nulls = Live(pa.table(columns | {_CALL: pa.nulls(1, pa.float64())}))
+        nulls = MutableDataset(pa.table(columns | {_CALL: pa.nulls(1, pa.float64())}))
         text = self._text(together, schemas, own_places)
         try:
             loop = self._begun(text, nulls)
@@ -225,12 +227,12 @@ class Planner:
             loop = self._begun(text, nulls)
         return Planned(loop, schemas, own_places, self._joins or not self._has_subquery)
 
-    def _begun(self, text: str, nulls: Live) -> Loop:
+    def _begun(self, text: str, nulls: MutableDataset) -> RecursiveStepper:
         with self._registered() as made:
             self._register(f"nulls_{self._tag}", nulls, made)
             with unwatched(), sharing():
                 stream = self._own.sql(text, options=QUERY).execute_stream()
-            return Loop(stream, _COUNT)
+            return RecursiveStepper(stream, _COUNT)
 
     def _text(self, together: Combined, schemas: Sequence[pa.Schema], places: Sequence[Sequence[int]]) -> str:
         """Returns the recursive query.

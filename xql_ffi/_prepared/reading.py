@@ -16,7 +16,7 @@ from xql_ffi._calls import DERIVATIVES
 from xql_ffi._expressions import quoted
 from xql_ffi._loss import stripped
 from xql_ffi._text.dialects.datafusion import AGGREGATES, XqlDataFusion
-from xql_ffi._text.dialects.places import Edit, closing, edited
+from xql_ffi._text.dialects.edits import Edit, closing, edited
 
 _PARAMETER = re.compile(r"\$(?P<name>[A-Za-z_]\w*)")
 

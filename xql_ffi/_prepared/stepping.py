@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from xql_ffi._errors import DifferentiationError, translated, untagged
-from xql_ffi._objective.live import Live
+from xql_ffi._objective.mutable_dataset import MutableDataset
 from xql_ffi._objective.session import put_in_place
 from xql_ffi._prepared.plan import Planned, Planner
 from xql_ffi._prepared.reading import parameters_of
@@ -45,7 +45,7 @@ class Stepping:
         names = (name for statement in self._statements for name in parameters_of(statement))
         self._types: dict[str, pa.DataType | None] = dict.fromkeys(names)
         self._tables: dict[str, Table] = {}
-        self._row: Live | None = None
+        self._row: MutableDataset | None = None
         self._planner: Planner | None = None
         self._planned: Planned | None = None
         self._refresh()
@@ -118,7 +118,7 @@ class Stepping:
         if self._row is not None and self._row.schema == row.schema:
             self._row.put(row)
             return True
-        self._row = Live(row)
+        self._row = MutableDataset(row)
         return False
 
     def _checked_planner(self) -> Planner:

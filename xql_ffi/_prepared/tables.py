@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted
-from xql_ffi._objective.live import Live
+from xql_ffi._objective.mutable_dataset import MutableDataset
 from xql_ffi._prepared.reading import names_in
-from xql_ffi._registered import undifferentiated
+from xql_ffi._session_proxy import undifferentiated
 from xql_ffi._text.catalog import relations, table_names
 from xql_ffi._text.views import named_in
 
@@ -38,7 +38,7 @@ class Table:
         self._places: list[tuple[int, ...]] | None = None
         # The rows, of which a table of files has none here.
         self.rows = self.schema.empty_table()
-        self.live: Live | None = None
+        self.live: MutableDataset | None = None
         if not self._files:
             self._keep(_rows(frame))
 
@@ -78,7 +78,7 @@ class Table:
     def _keep(self, rows: pa.Table) -> None:
         places = _places(rows)
         if self.live is None:
-            self.live = Live(rows)
+            self.live = MutableDataset(rows)
         elif places is None or places != self._places:
             self.live.put(rows)
         # As long as the rows are here, no others are in their place.

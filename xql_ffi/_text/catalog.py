@@ -14,7 +14,7 @@ from xql_ffi._expressions import quoted, shown
 from xql_ffi._lacking import way_without
 from xql_ffi._text import library
 from xql_ffi._text.library import UnknownFunctionError
-from xql_ffi._text.own import check_own_functions
+from xql_ffi._text.shadowed_functions import check_own_functions
 from xql_ffi._text.views import Held, Path, held_tables, named_in
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from xql_ffi._rules import checked_rules
 from xql_ffi._special import SIGNATURES
 from xql_ffi._text import library
 from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
-from xql_ffi._text.own import check_own_functions
+from xql_ffi._text.shadowed_functions import check_own_functions
 from xql_ffi._values import for_datafusion, for_duckdb
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot.dialects.bigquery import BigQuery
 
-from xql_ffi._text.dialects.first import by_limited_array
+from xql_ffi._text.dialects.first_value import by_limited_array
 from xql_ffi._text.dialects.host import Host, not_finite
 
 BIGQUERY = Host(

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.host import Host
-from xql_ffi._text.dialects.known import Known
+from xql_ffi._text.dialects.host_scope import HostScope
 from xql_ffi._text.dialects.reading import CALL
 
 # What grouping(...) may be.
@@ -18,7 +18,7 @@ _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "
 class Columns:
     """The columns of a statement."""
 
-    def __init__(self, host: Host, known: Known, tree: exp.Expr, without: str) -> None:
+    def __init__(self, host: Host, known: HostScope, tree: exp.Expr, without: str) -> None:
         """Those of a query, and of the same without calls."""
         self._host = host
         self._known = known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot.dialects.duckdb import DuckDB
 
-from xql_ffi._text.dialects.first import by_aggregate
+from xql_ffi._text.dialects.first_value import by_aggregate
 from xql_ffi._text.dialects.host import Host, not_finite
 
 DUCKDB = Host(

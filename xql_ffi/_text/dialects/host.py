@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import XqlDataFusion, words
-from xql_ffi._text.dialects.first import First
+from xql_ffi._text.dialects.first_value import First
 
 # What stands for where an expression was written among the properties of a node.
 SPAN = "span"

@@ -9,7 +9,7 @@ from sqlglot.dialects.dialect import Dialect
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.bigquery import BIGQUERY
 from xql_ffi._text.dialects.duckdb import DUCKDB
-from xql_ffi._text.dialects.first import nowhere
+from xql_ffi._text.dialects.first_value import nowhere
 from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.polars import POLARS
 from xql_ffi._text.dialects.postgres import POSTGRES

@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.dialects.dialect import NormalizationStrategy
 from sqlglot.dialects.duckdb import DuckDB
 
-from xql_ffi._text.dialects.first import nowhere
+from xql_ffi._text.dialects.first_value import nowhere
 from xql_ffi._text.dialects.host import Host, Lack, not_finite
 
 

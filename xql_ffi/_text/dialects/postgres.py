@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 
-from xql_ffi._text.dialects.first import by_array
+from xql_ffi._text.dialects.first_value import by_array
 from xql_ffi._text.dialects.host import Host, Lack, not_finite
 
 POSTGRES = Host(

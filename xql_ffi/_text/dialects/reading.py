@@ -12,14 +12,14 @@ from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import FUNCTIONS, words
 from xql_ffi._text.dialects.host import DATAFUSION, Host, arguments, head
 from xql_ffi._text.dialects.names import Names
-from xql_ffi._text.dialects.words import Words, keep
+from xql_ffi._text.dialects.source_fragments import SourceFragments, keep
 
 # What stands for the number of a call of an operator among the properties of a node.
 CALL = "call"
 
 
 def datafusion_tree(
-    tree: exp.Expr, host: Host, names: Names, floats: Collection[str], words: tuple[str, Words] | None = None
+    tree: exp.Expr, host: Host, names: Names, floats: Collection[str], words: tuple[str, SourceFragments] | None = None
 ) -> exp.Expr:
     """Returns the tree of a statement of a host as one of DataFusion.
 

@@ -14,7 +14,7 @@ from xql_ffi._expressions import quoted
 from xql_ffi._text import library
 from xql_ffi._text.dialects.foreign import found
 from xql_ffi._text.dialects.host import Host
-from xql_ffi._text.dialects.known import Known, check_functions
+from xql_ffi._text.dialects.host_scope import HostScope, check_functions
 from xql_ffi._text.dialects.macros import query_of
 from xql_ffi._text.dialects.reading import CALL
 from xql_ffi._text.dialects.views import STORED, Relation, definition
@@ -41,7 +41,7 @@ def _around(node: exp.Expr) -> exp.Subquery | exp.CTE | None:
 class Sources:
     """The files and table functions of a statement, each of which is planned as a table with a name of its own."""
 
-    def __init__(self, host: Host, known: Known) -> None:
+    def __init__(self, host: Host, known: HostScope) -> None:
         """Those of a statement of a host."""
         self._host = host
         self._known = known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from xql_ffi._text.dialects.first import by_extreme
+from xql_ffi._text.dialects.first_value import by_extreme
 from xql_ffi._text.dialects.host import Host, Lack, not_finite
 
 SPARK = Host(

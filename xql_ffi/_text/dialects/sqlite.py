@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.sqlite import SQLite
 
-from xql_ffi._text.dialects.first import nowhere
+from xql_ffi._text.dialects.first_value import nowhere
 from xql_ffi._text.dialects.host import Host, Lack
 
 SQLITE = Host(

@@ -16,13 +16,13 @@ from xql_ffi._errors import HostError
 from xql_ffi._text import library
 from xql_ffi._text.dialects import foreign, laterals, recursions
 from xql_ffi._text.dialects.columns import Columns
+from xql_ffi._text.dialects.edits import Edit, Place, binding, closing, edited, item_end, needed, place
 from xql_ffi._text.dialects.host import Host
-from xql_ffi._text.dialects.known import Known, check_functions
+from xql_ffi._text.dialects.host_scope import HostScope, check_functions
 from xql_ffi._text.dialects.names import Names
-from xql_ffi._text.dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
 from xql_ffi._text.dialects.reading import CALL, datafusion_text, datafusion_tree, parameters
+from xql_ffi._text.dialects.source_fragments import SourceFragments
 from xql_ffi._text.dialects.sources import Sources
-from xql_ffi._text.dialects.words import Words
 from xql_ffi._text.dialects.writing import host_tree
 
 
@@ -36,7 +36,7 @@ class Call:
     columns: Mapping[tuple[str, ...], exp.Column]
 
 
-def expand(text: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
+def expand(text: str, host: Host, known: HostScope, rules: Sequence[Any]) -> str:
     """Returns the statements of a text without calls. A text without calls is given back as it is.
 
     Raises:
@@ -58,7 +58,7 @@ def expand(text: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
     return made
 
 
-def differentiate(expression: str, wrt: str, table: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
+def differentiate(expression: str, wrt: str, table: str, host: Host, known: HostScope, rules: Sequence[Any]) -> str:
     """Returns the derivative of an expression by a column of a table.
 
     Raises:
@@ -100,7 +100,7 @@ def _has_call(tokens: Sequence[Token]) -> bool:
 class Statement:
     """A statement with calls."""
 
-    def __init__(self, text: str, host: Host, known: Known, rules: Sequence[Any]) -> None:
+    def __init__(self, text: str, host: Host, known: HostScope, rules: Sequence[Any]) -> None:
         """A statement of a host."""
         self._host = host
         self._known = known
@@ -128,7 +128,7 @@ class Statement:
     def _new_names(self) -> Names:
         return Names(self._host, {**self._known.names, **self._sources.columns})
 
-    def _read(self, tree: exp.Expr, names: Names, words: tuple[str, Words] | None = None) -> exp.Expr:
+    def _read(self, tree: exp.Expr, names: Names, words: tuple[str, SourceFragments] | None = None) -> exp.Expr:
         floats = frozenset(self._known.floats) - self._sources.not_floats
         tree = foreign.left_out(tree)
         tree = laterals.resolved(tree, self._host, self._columns)

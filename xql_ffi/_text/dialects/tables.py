@@ -18,14 +18,14 @@ from xql_ffi._text import catalog, library
 from xql_ffi._text.dialects.duckdb import DUCKDB
 from xql_ffi._text.dialects.duckdb_types import duckdbs_null
 from xql_ffi._text.dialects.host import DATAFUSION, Host
-from xql_ffi._text.dialects.known import Known, check_functions
+from xql_ffi._text.dialects.host_scope import HostScope, check_functions
 from xql_ffi._text.dialects.macros import Macro, is_computing
+from xql_ffi._text.dialects.source_fragments import SourceFragments
 from xql_ffi._text.dialects.views import STORED, Relation, definition, over_stored
-from xql_ffi._text.dialects.words import Words
 from xql_ffi._text.library import UnknownFunctionError
 
 
-def known(tables: Any, host: Host) -> Known:
+def known(tables: Any, host: Host) -> HostScope:
     """Collects what is known of the tables of a session, or of a mapping of names to schemas.
 
     Raises:
@@ -48,13 +48,13 @@ def known(tables: Any, host: Host) -> Known:
     return _known(_of_session(tables), DATAFUSION, _nothing(host))
 
 
-def _nothing(host: Host) -> Known:
+def _nothing(host: Host) -> HostScope:
     """Returns what is known without tables."""
     made = library.catalog()
     library.add_special(made, host.same_names & SIGNATURES.keys())
     if host.rereads:
         library.let_reread(made)
-    return Known(made, {}, (), Words(host))
+    return HostScope(made, {}, (), SourceFragments(host))
 
 
 def _described(connection: Any, query: str) -> list[tuple[str, str]]:
@@ -62,7 +62,7 @@ def _described(connection: Any, query: str) -> list[tuple[str, str]]:
     return list(zip(found.columns, map(str, found.types), strict=True))
 
 
-def _known(relations: Iterable[Relation], source: Host, asked: Known) -> Known:
+def _known(relations: Iterable[Relation], source: Host, asked: HostScope) -> HostScope:
     made, host = asked.catalog, asked.words.host
     names: dict[str, str] = {}
     floats: dict[str, bool] = {}

@@ -10,8 +10,8 @@ from xql_ffi._errors import DifferentiationError, HostError
 from xql_ffi._text import library
 from xql_ffi._text.dialects import statements
 from xql_ffi._text.dialects.host import Host
+from xql_ffi._text.dialects.host_scope import HostScope
 from xql_ffi._text.dialects.hosts import host_of
-from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.tables import answer, known
 
 
@@ -27,7 +27,7 @@ def differentiate(expression: str, wrt: str, table: str, tables: Any, dialect: s
     return _asked(tables, host, lambda found: statements.differentiate(expression, wrt, table, host, found, rules))
 
 
-def _asked(tables: Any, host: Host, make: Callable[[Known], str]) -> str:
+def _asked(tables: Any, host: Host, make: Callable[[HostScope], str]) -> str:
     found = known(tables, host)
     try:
         return library.learning(lambda: make(found), lambda unknown: answer(found.catalog, tables, host, unknown))

@@ -13,7 +13,7 @@ from xql_ffi._expressions import quoted
 from xql_ffi._text import library
 from xql_ffi._text.dialects import recursions
 from xql_ffi._text.dialects.host import DATAFUSION, Host
-from xql_ffi._text.dialects.known import Known
+from xql_ffi._text.dialects.host_scope import HostScope
 from xql_ffi._text.dialects.macros import inlined, is_computing
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.reading import datafusion_text, datafusion_tree
@@ -59,7 +59,7 @@ def over_stored(relation: Relation, columns: pa.Schema, source: Host) -> Relatio
     return replace(relation, query=f"SELECT {', '.join(items)} FROM {quoted(relation.path[-1] + STORED)}")
 
 
-def definition(relation: Relation, source: Host, known: Known) -> str:
+def definition(relation: Relation, source: Host, known: HostScope) -> str:
     """Returns the query of a view in the SQL of a host as DataFusion's."""
     query = relation.query or ""
     if source is DATAFUSION:
@@ -90,7 +90,7 @@ def definition(relation: Relation, source: Host, known: Known) -> str:
     return f"SELECT * FROM ({text}) AS renamed({columns})"
 
 
-def _place(tree: exp.Expr, path: tuple[str, ...], source: Host, known: Known) -> None:
+def _place(tree: exp.Expr, path: tuple[str, ...], source: Host, known: HostScope) -> None:
     """Names the tables in full that a view of another schema or database reads there."""
     place = path[:-1]
     if len(place) < 2 or place == (source.catalog, source.schema):
@@ -104,5 +104,5 @@ def _place(tree: exp.Expr, path: tuple[str, ...], source: Host, known: Known) ->
             table.set("db", exp.to_identifier(place[1], quoted=True))
 
 
-def _read(tree: exp.Expr, source: Host, known: Known, kept: Any = None) -> exp.Expr:
+def _read(tree: exp.Expr, source: Host, known: HostScope, kept: Any = None) -> exp.Expr:
     return datafusion_tree(tree, source, Names(source, {}), list(known.floats), kept)

@@ -9,15 +9,15 @@ from sqlglot import exp
 
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import FUNCTIONS, words
-from xql_ffi._text.dialects.fences import fence
 from xql_ffi._text.dialects.host import DATAFUSION, Host, Worded, arguments, closed, head
+from xql_ffi._text.dialects.materialization import fence
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.reading import decimal_of
-from xql_ffi._text.dialects.words import Words, has_words
+from xql_ffi._text.dialects.source_fragments import SourceFragments, has_words
 
 
 def host_tree(
-    text: str, names: Names, words: Words, columns: Mapping[tuple[str, ...], exp.Column] | None = None
+    text: str, names: Names, words: SourceFragments, columns: Mapping[tuple[str, ...], exp.Column] | None = None
 ) -> exp.Expr:
     """Returns the tree of DataFusion's text, a query or an expression, as one of a host.
 

@@ -27,7 +27,7 @@ Keys: TypeAlias = dict[str, exp.Expr]
 _MARK = "∂ "
 
 
-class Words:
+class SourceFragments:
     """The words of expressions by their numbers: what stands between their parts."""
 
     def __init__(self, host: Host) -> None:
@@ -60,7 +60,7 @@ def has_words(call: exp.Anonymous) -> bool:
     return call.name.startswith(_MARK)
 
 
-def keep(root: exp.Expr, text: str, words: Words) -> None:
+def keep(root: exp.Expr, text: str, words: SourceFragments) -> None:
     """Puts calls in the place of the expressions in a tree that keep their words.
 
     Args:
@@ -77,7 +77,7 @@ def keep(root: exp.Expr, text: str, words: Words) -> None:
 class _Keeper:
     """Goes through a statement."""
 
-    def __init__(self, text: str, words: Words) -> None:
+    def __init__(self, text: str, words: SourceFragments) -> None:
         self._text = text
         self._words = words
         self._host = words.host

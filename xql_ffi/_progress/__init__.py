@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from xql_ffi import _observer
-from xql_ffi._bars import Bars, tqdm_here
 from xql_ffi._engine import is_active, is_engine, way_out
 from xql_ffi._errors import MissingEngineError
-from xql_ffi._lines import Lines
-from xql_ffi._steps import Step
+from xql_ffi._progress.events import Step
+from xql_ffi._progress.log import Lines
+from xql_ffi._progress.tqdm import Bars, tqdm_here
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.macros import Macro
-from xql_ffi._text.dialects.words import Words
-from xql_ffi._text.own import called
+from xql_ffi._text.dialects.source_fragments import SourceFragments
+from xql_ffi._text.shadowed_functions import called
 
 
 @dataclass(frozen=True)
-class Known:
+class HostScope:
     """What is known of the tables that statements name: of a mapping less, so that it has fields that may be empty."""
 
     # The native library's catalog.
@@ -25,7 +25,7 @@ class Known:
     # Names of columns that are floats in every table.
     floats: Collection[str]
     # The words that expressions keep, those of views and then those of statements.
-    words: Words
+    words: SourceFragments
     # Functions of the database that have names of the host's own, and why no statement with derivatives may call them.
     own: Mapping[str, str] = field(default_factory=dict)
     # Names of tables, as the host compares them.

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 
-from xql_ffi._steps import Step, line
+from xql_ffi._progress.events import Step, line
 
 
 class Lines:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import dataset
 
 
-class Live(dataset.InMemoryDataset):  # type: ignore[misc]
+class MutableDataset(dataset.InMemoryDataset):  # type: ignore[misc]
     """A data set of one batch, in the place of which another may be put at any time."""
 
     def __init__(self, rows: pa.Table) -> None:
@@ -69,7 +69,7 @@ def _comparable(batch: pa.RecordBatch) -> pa.Table:
 class _Fragment:
     """The part of a live table that DataFusion keeps in a plan."""
 
-    def __init__(self, of: Live) -> None:
+    def __init__(self, of: MutableDataset) -> None:
         self._of = of
 
     def scanner(self, schema: pa.Schema, columns: Sequence[str] | None = None, **asked: Any) -> _Scanner:
@@ -85,7 +85,7 @@ class _Scanner:
         return iter([self._batch])
 
 
-class Loop:
+class RecursiveStepper:
     """An endless recursive query, of which a turn is taken at a time."""
 
     def __init__(self, stream: Any, rows: int | str) -> None:

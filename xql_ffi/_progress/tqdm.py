@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from xql_ffi._steps import Step, values
+from xql_ffi._progress.events import Step, values
 
 # The seconds between two pictures of a bar, and how many times longer than it takes to look at the values of a step.
 INTERVAL, PATIENCE = 0.1, 20
