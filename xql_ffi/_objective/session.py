@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -40,18 +40,22 @@ def read_still(frame: Any, tables: Collection[str]) -> str | None:
     return next((name for name in tables if any(f".{scan}".endswith(f".{name}") for scan in found)), None)
 
 
-def views_over(session: Any, tables: Collection[str], query: str, hidden: Collection[str] = ()) -> dict[str, str]:
+def views_over(
+    session: Any, tables: Collection[str], query: str, is_named: Callable[[str], bool] = lambda _name: True
+) -> dict[str, str]:
     """Returns the queries of the views that read these tables and that a query names, each after those that it reads.
 
-    A view whose name is hidden is not one that the query names.
+    Args:
+        session: the session.
+        tables: the tables.
+        query: the query.
+        is_named: whether a name in the query may be that of a view, and not that of a table expression.
     """
     queries = {}
     for path, body in relations(session):
-        if (
-            isinstance(body, str)
-            and path[-1] not in hidden
-            and read_still(session.table(".".join(map(quoted, path))), tables)
-        ):
+        if not isinstance(body, str) or not is_named(path[-1]):
+            continue
+        if read_still(session.table(".".join(map(quoted, path))), tables):
             queries[path] = body
     return in_place_of(queries, query)
 

@@ -23,7 +23,6 @@ from xql_ffi._prepared.reading import read, with_parameters
 from xql_ffi._prepared.tables import Table
 from xql_ffi._progress import unwatched
 from xql_ffi._session_proxy import logical_plan, sharing
-from xql_ffi._text.catalog import relations
 
 _Made = TypeVar("_Made")
 
@@ -84,10 +83,7 @@ class Planner:
         shadowed = {name: live for name, live in shadowed.items() if self._is_read(name)}
         self._shadows = {quoted(name): f"SELECT * FROM {live}" for name, live in shadowed.items()}
         named = " ".join(each.text for each in self._statements)
-        shown = {path[-1] for path, body in relations(session) if isinstance(body, str)}
-        own_names = {name for each in self._statements for name in each.own}
-        hidden = [name for name in shown & own_names if not self._is_read(name)]
-        views = views_over(session, shadowed, named, hidden)
+        views = views_over(session, shadowed, named, self._is_read)
         self._shadows |= views
         texts = [*self._statements, *map(read, views.values())]
         self._has_subquery = any(each.has_subquery for each in texts)

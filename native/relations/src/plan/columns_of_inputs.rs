@@ -1,9 +1,10 @@
 //! Columns that a node needs of its inputs.
 
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Column, DFSchema, JoinType, Result};
 use datafusion_expr::{Distinct, Expr, Join, LogicalPlan};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use xql_autodiff::vocabulary::columns::columns_read;
 
 use crate::vocabulary::nodes::non_query_nodes;
 use crate::vocabulary::origin::{Origin, origin};
@@ -22,22 +23,19 @@ use crate::vocabulary::origin::{Origin, origin};
 pub fn columns_of_inputs(plan: &LogicalPlan, needed: &BTreeSet<usize>) -> Result<Vec<BTreeSet<usize>>> {
     let inputs = plan.inputs();
     let mut of_inputs = vec![BTreeSet::new(); inputs.len()];
-    let mut read = vec![];
+    let mut read: HashSet<Column> = HashSet::new();
     match plan {
         LogicalPlan::Projection(projection) => {
-            read.extend(needed.iter().filter_map(|column| projection.expr.get(*column)));
+            read.extend(needed.iter().filter_map(|column| projection.expr.get(*column)).flat_map(columns_read));
         }
         LogicalPlan::Aggregate(aggregate) => {
-            read.extend(&aggregate.group_expr);
-            let keys = aggregate.group_expr_len()?;
-            let computed = needed.iter().filter_map(|column| column.checked_sub(keys));
-            read.extend(computed.filter_map(|column| aggregate.aggr_expr.get(column)));
+            let computed = behind(needed, aggregate.group_expr_len()?, &aggregate.aggr_expr);
+            read.extend(aggregate.group_expr.iter().chain(computed).flat_map(columns_read));
         }
         LogicalPlan::Window(window) => {
+            add_passed_on(plan, needed, &mut of_inputs)?;
             let below = window.input.schema().fields().len();
-            of_inputs[0].extend(needed.iter().copied().filter(|column| *column < below));
-            let computed = needed.iter().filter_map(|column| column.checked_sub(below));
-            read.extend(computed.filter_map(|column| window.window_expr.get(column)));
+            read.extend(behind(needed, below, &window.window_expr).flat_map(columns_read));
         }
         LogicalPlan::Filter(_)
         | LogicalPlan::Sort(_)
@@ -46,18 +44,11 @@ pub fn columns_of_inputs(plan: &LogicalPlan, needed: &BTreeSet<usize>) -> Result
         | LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Union(_)
         | LogicalPlan::Join(_) => {
-            for column in needed {
-                if let Origin::Below(sources) = origin(plan, *column)? {
-                    sources.into_iter().for_each(|(input, below)| _ = of_inputs[input].insert(below));
-                }
-            }
-            let mut columns = vec![];
-            plan.apply_expressions(|expr| add_columns(expr, &mut columns))?;
-            add_positions(&columns, &inputs, &mut of_inputs);
-            // A mark join reads a column of the side that it looks for rows in, whichever.
-            if let LogicalPlan::Join(Join { join_type: JoinType::LeftMark | JoinType::RightMark, .. }) = plan {
-                of_inputs.iter_mut().filter(|of_input| of_input.is_empty()).for_each(|of_input| _ = of_input.insert(0));
-            }
+            add_passed_on(plan, needed, &mut of_inputs)?;
+            plan.apply_expressions(|expr| {
+                read.extend(columns_read(expr));
+                Ok(TreeNodeRecursion::Continue)
+            })?;
         }
         LogicalPlan::TableScan(_)
         | LogicalPlan::EmptyRelation(_)
@@ -68,35 +59,34 @@ pub fn columns_of_inputs(plan: &LogicalPlan, needed: &BTreeSet<usize>) -> Result
         | LogicalPlan::RecursiveQuery(_)
         | LogicalPlan::Extension(_)
         | non_query_nodes!() => {
-            of_inputs = inputs.iter().map(|input| (0..input.schema().fields().len()).collect()).collect();
+            return Ok(inputs.iter().map(|input| (0..input.schema().fields().len()).collect()).collect());
         }
     }
-    let mut columns = vec![];
-    for expr in read {
-        add_columns(expr, &mut columns)?;
+    if !read.is_empty() {
+        for (input, of_input) in inputs.iter().zip(&mut of_inputs) {
+            add_positions_in(&read, input.schema(), of_input);
+        }
     }
-    add_positions(&columns, &inputs, &mut of_inputs);
+    // A mark join reads a column of the side that it looks for rows in, whichever.
+    if let LogicalPlan::Join(Join { join_type: JoinType::LeftMark | JoinType::RightMark, .. }) = plan {
+        of_inputs.iter_mut().filter(|of_input| of_input.is_empty()).for_each(|of_input| _ = of_input.insert(0));
+    }
     Ok(of_inputs)
 }
 
-fn add_columns(expr: &Expr, columns: &mut Vec<Column>) -> Result<TreeNodeRecursion> {
-    expr.apply(|part| {
-        if let Expr::Column(column) = part {
-            columns.push(column.clone());
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(TreeNodeRecursion::Continue)
+/// Returns the expressions of those needed columns that a node has behind so many others.
+fn behind<'a>(needed: &'a BTreeSet<usize>, others: usize, exprs: &'a [Expr]) -> impl Iterator<Item = &'a Expr> {
+    needed.iter().filter_map(move |column| exprs.get(column.checked_sub(others)?))
 }
 
-/// Adds the positions of columns to those of the inputs that have them.
-fn add_positions(columns: &[Column], inputs: &[&LogicalPlan], of_inputs: &mut [BTreeSet<usize>]) {
-    if columns.is_empty() {
-        return;
+/// Adds the columns of the inputs that a node passes on as needed columns of its own.
+fn add_passed_on(plan: &LogicalPlan, needed: &BTreeSet<usize>, of_inputs: &mut [BTreeSet<usize>]) -> Result<()> {
+    for column in needed {
+        if let Origin::Below(sources) = origin(plan, *column)? {
+            sources.into_iter().for_each(|(input, below)| _ = of_inputs[input].insert(below));
+        }
     }
-    for (input, of_input) in inputs.iter().zip(of_inputs) {
-        add_positions_in(columns, input.schema(), of_input);
-    }
+    Ok(())
 }
 
 /// Adds the positions of columns in a schema to others, those of all columns that one may be.

@@ -25,12 +25,18 @@ use crate::vocabulary::work_table::source_column;
 /// # Errors
 /// If a plan cannot be traversed.
 pub fn find_columns_read(plan: &LogicalPlan) -> Result<()> {
+    let relations = SharedRelation::scanned_in(plan)?;
+    if relations.is_empty() {
+        return Ok(());
+    }
     let mut readers = Readers::default();
-    readers.add_relations(plan)?;
+    for plan in relations.iter().map(|relation| relation.plan()).chain([plan]) {
+        readers.add_outer_columns(plan)?;
+    }
     readers.add_columns_of(plan)?;
-    // Those that others read have been added before these.
-    while let Some(relation) = readers.relations.pop() {
-        relation.add_columns_read(readers.read.remove(&Arc::as_ptr(&relation)).unwrap_or_default());
+    // Those that others read stand before these.
+    for relation in relations.iter().rev() {
+        relation.add_columns_read(readers.read.remove(&Arc::as_ptr(relation)).unwrap_or_default());
         let width = relation.plan().schema().fields().len();
         let columns = relation.columns_computed().into_iter().filter(|column| *column < width);
         readers.add_columns(relation.plan(), columns.collect())?;
@@ -41,8 +47,6 @@ pub fn find_columns_read(plan: &LogicalPlan) -> Result<()> {
 /// What is known of the relations that a statement scans.
 #[derive(Default)]
 struct Readers {
-    /// The relations, each once, and before it those that it scans itself.
-    relations: Vec<Arc<SharedRelation>>,
     /// The columns that subqueries read of what stands around them, wherever that is.
     outer: Vec<Column>,
     /// Whether all columns of all nodes are needed.
@@ -52,8 +56,8 @@ struct Readers {
 }
 
 impl Readers {
-    #[recursive::recursive]
-    fn add_relations(&mut self, plan: &LogicalPlan) -> Result<()> {
+    /// Adds the columns that subqueries in a plan read of what stands around them.
+    fn add_outer_columns(&mut self, plan: &LogicalPlan) -> Result<()> {
         plan.apply_with_subqueries(|node| {
             node.apply_expressions(|expr| {
                 expr.apply(|part| {
@@ -62,14 +66,7 @@ impl Readers {
                     }
                     Ok(TreeNodeRecursion::Continue)
                 })
-            })?;
-            if let Some(relation) = SharedRelation::scanned_by(node)
-                && !self.relations.iter().any(|known| Arc::ptr_eq(known, &relation))
-            {
-                self.add_relations(relation.plan())?;
-                self.relations.push(relation);
-            }
-            Ok(TreeNodeRecursion::Continue)
+            })
         })?;
         Ok(())
     }

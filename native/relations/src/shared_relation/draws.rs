@@ -6,7 +6,6 @@
 //! SELECT grad((SELECT l FROM loss), val), (SELECT l FROM loss) FROM w     -- would draw for the sweep, and for the value
 //! ```
 
-use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
@@ -22,8 +21,7 @@ impl DrawingRelations {
     /// # Errors
     /// If the plan cannot be traversed.
     pub fn read_by(plan: &LogicalPlan) -> Result<Self> {
-        let mut relations = vec![];
-        find(plan, &mut relations)?;
+        let mut relations = SharedRelation::scanned_in(plan)?;
         relations.retain(|relation| relation.shared_draws().is_some());
         Ok(Self(relations))
     }
@@ -51,19 +49,4 @@ impl DrawingRelations {
         }
         Ok(())
     }
-}
-
-/// Adds the relations that a plan and these scan, each once.
-#[recursive::recursive]
-fn find(plan: &LogicalPlan, relations: &mut Vec<Arc<SharedRelation>>) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
-        if let Some(relation) = SharedRelation::scanned_by(node)
-            && !relations.iter().any(|known| Arc::ptr_eq(known, &relation))
-        {
-            relations.push(Arc::clone(&relation));
-            find(relation.plan(), relations)?;
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(())
 }

@@ -238,6 +238,35 @@ impl SharedRelation {
         })
     }
 
+    /// Returns the shared relations that a plan scans, be it through others or in subqueries: each once, and before it
+    /// those that it scans itself.
+    ///
+    /// # Errors
+    /// If a plan cannot be traversed.
+    pub fn scanned_in(plan: &LogicalPlan) -> Result<Vec<Arc<Self>>> {
+        let mut relations = vec![];
+        Self::add_scanned_in(plan, &mut HashSet::new(), &mut relations)?;
+        Ok(relations)
+    }
+
+    #[recursive::recursive]
+    fn add_scanned_in(
+        plan: &LogicalPlan,
+        seen: &mut HashSet<*const Self>,
+        relations: &mut Vec<Arc<Self>>,
+    ) -> Result<()> {
+        plan.apply_with_subqueries(|node| {
+            if let Some(relation) = Self::scanned_by(node)
+                && seen.insert(Arc::as_ptr(&relation))
+            {
+                Self::add_scanned_in(relation.plan(), seen, relations)?;
+                relations.push(relation);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(())
+    }
+
     /// Returns whether a plan, a subquery or a shared relation in it reads the rows of the last iteration of the recursive query of
     /// this name.
     ///
@@ -496,17 +525,8 @@ fn project(plan: LogicalPlan, columns: &[usize]) -> Result<LogicalPlan> {
     if read.len() == all {
         return Ok(plan);
     }
-    Ok(LogicalPlan::Projection(match plan {
-        // One over it would have the session optimize the plan once more.
-        LogicalPlan::Projection(projection) => {
-            let exprs = read.into_iter().map(|column| projection.expr[column].clone()).collect();
-            Projection::try_new(exprs, projection.input)?
-        }
-        plan => {
-            let exprs = read.into_iter().map(|column| Expr::Column(plan.schema().qualified_field(column).into()));
-            Projection::try_new(exprs.collect(), Arc::new(plan))?
-        }
-    }))
+    let exprs = read.into_iter().map(|column| Expr::Column(plan.schema().qualified_field(column).into())).collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
 }
 
 /// Returns what a scan of a relation reads, from a plan that has the columns of the relation.
@@ -559,9 +579,9 @@ impl TableProvider for Reader {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let read = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         if matches!(self.relation.kind, RelationKind::UniqueChecked(_) | RelationKind::Streamed) {
-            let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-            return self.relation.part_of(state, filters, columns, &self.schema).await;
+            return self.relation.part_of(state, filters, read, &self.schema).await;
         }
         let whole = OuterSession::from_session(state);
         let state = whole.as_deref().map_or(state, |whole| whole.session());
@@ -569,12 +589,9 @@ impl TableProvider for Reader {
         if let Some(tape) = shared.plan().downcast_ref::<RecursiveTapeExec>() {
             tape.query().wanted.read_by(self.condition(filters, state)?);
         }
-        let projection = projection.map(|read| self.positions_in(read, &columns)).transpose()?;
-        if projection.is_none() && columns.len() < self.schema.fields().len() {
-            return internal_err!("all columns of {} are read, of which some are not computed", self.relation.name);
-        }
         let schema = Arc::new(self.schema.project(&columns)?);
-        Ok(Arc::new(SharedScanExec::new(shared, &schema, projection, is_first)?))
+        let read = self.positions_in(&read, &columns)?;
+        Ok(Arc::new(SharedScanExec::new(shared, &schema, Some(read), is_first)?))
     }
 
     /// Accepts filters inexactly: the rows of iterations that they exclude need not be kept, and the filters stay in
